@@ -1,0 +1,170 @@
+"""Benchmarks of the training step: ours and a plain one, timed side by side in one run.
+
+The multiplications that are needed are those of the model's own equations: the products of the forward
+pass, and of the backward pass to its weights and hidden values. The embeddings are fixed, so nothing is
+counted for their gradients, and elementwise work (the softmax's exponentials) is not counted at all.
+"""
+
+import dataclasses
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from facthold.associations import Problem, random_problem
+from facthold.experiments.make import training_member
+from facthold.experiments.methods import Method, method
+from facthold.keys import derive
+from facthold.models.memory import Memory
+from facthold.train import fit
+from facthold.train.lanes import shared_lanes
+from facthold.train.protocols import Protocol
+
+ROUNDS = 3
+"""The two sides take turns this often, so that a busy moment of the machine meets both."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One size to time: a training method at (N, d, m)."""
+
+    method: str
+    N: int
+    d: int
+    m: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} N={self.N} d={self.d}" + (f" m={self.m}" if self.m else "")
+
+
+BENCHES = (
+    Bench("train:linear-code", 180, 32),
+    Bench("train:mlp-code", 160, 16, 16),
+    Bench("train:mlp-code", 520, 16, 64),
+    Bench("train:mlp-code", 850, 32, 64),
+)
+
+
+def needed_flops(N: int, M: int, d: int, m: int) -> float:
+    """Floating-point operations of one training step of one member, two a multiplication and addition.
+
+    Scores F U^T and their way back P U: 2 N M d each. A linear memory: E W and its weight gradient,
+    2 N d^2 each. An MLP: two layers forward, two weight gradients and the hidden values' gradient,
+    2 N m d each.
+    """
+    scores = 2 * 2 * N * M * d
+    return scores + (5 * 2 * N * m * d if m else 2 * 2 * N * d * d)
+
+
+def peak_flops(seconds: float = 1.0, size: int = 1024) -> float:
+    """The machine's float32 matrix-product rate, all lanes at work at once."""
+    lanes = shared_lanes()
+    product = jax.jit(lambda A: A @ A)
+
+    def work(_: int) -> int:
+        A = jnp.ones((size, size))
+        product(A).block_until_ready()
+        stop, n = time.perf_counter() + seconds, 0
+        while time.perf_counter() < stop:
+            product(A).block_until_ready()
+            n += 1
+        return n
+
+    list(lanes.map(work, range(len(lanes))))  # compiles
+    start = time.perf_counter()
+    n = sum(lanes.map(work, range(len(lanes))))
+    return n * 2.0 * size**3 / (time.perf_counter() - start)
+
+
+def run_bench(bench: Bench, seconds: float) -> dict[str, Any]:
+    """Milliseconds a step and member, here and plain, their ratio, and our share of the machine's peak."""
+    way = method(bench.method)
+    problems = [
+        random_problem(bench.N, bench.d, key=derive("bench", i, bench.d)) for i in range(len(shared_lanes()))
+    ]
+    ours, plain = [], []
+    for _ in range(ROUNDS):
+        ours.append(_time_engine(way, problems, bench.m, seconds / ROUNDS))
+        plain.append(PlainRun(way, problems[0], bench.m).milliseconds(seconds / ROUNDS))
+    ours_ms, plain_ms = float(np.median(ours)), float(np.median(plain))
+    share = needed_flops(bench.N, bench.N, bench.d, bench.m) / (ours_ms * 1e-3) / peak_flops(min(0.5, seconds))
+    return {
+        "name": bench.name, "ours_ms": ours_ms, "plain_ms": plain_ms, "ratio": plain_ms / ours_ms,
+        "share_of_peak": share,
+    }  # fmt: skip
+
+
+def _time_engine(way: Method, problems: list[Problem], m: int, seconds: float) -> float:
+    """Milliseconds a step and member, with a member on each lane."""
+    assert way.protocol is not None
+
+    def run(steps: int) -> float:
+        endless = dataclasses.replace(way.protocol, goal=1.0, futility=None, steps=steps, check_every=64)
+        members = [training_member(way, problem, m, seed=i) for i, problem in enumerate(problems)]
+        start = time.perf_counter()
+        runs = fit(members, endless)
+        return (time.perf_counter() - start) * 1e3 / sum(run.steps for run in runs)
+
+    steps = 256
+    run(steps)  # compiles
+    estimate = run(steps)
+    enough = int(seconds * 1e3 / (estimate * len(problems)) / 64) * 64
+    return run(max(steps, min(enough, 2048)))
+
+
+class PlainRun:
+    """Training as it is usually written: one model, a jitted step called from a Python loop.
+
+    It keeps each step's loss and looks at the accuracy now and then, as the authors' public code does.
+    """
+
+    def __init__(self, way: Method, problem: Problem, m: int, seed: int = 0) -> None:
+        assert way.protocol is not None
+        self.protocol: Protocol = way.protocol
+        self.params: Memory = way.initial(problem.d, m, derive("init", seed, problem.d, m, way.name))
+        optimiser = optax.adamw(self.protocol.lr, weight_decay=0.0)
+        self.state = optimiser.init(self.params)
+        self.losses: list[jax.Array] = []
+
+        def loss(params: Memory) -> jax.Array:
+            scores = params.logits(problem.E, problem.U)
+            return optax.softmax_cross_entropy_with_integer_labels(scores, problem.f).mean()
+
+        @jax.jit
+        def step(params: Memory, state: Any) -> tuple[Memory, Any, jax.Array]:
+            value, gradient = jax.value_and_grad(loss)(params)
+            update, state = optimiser.update(gradient, state, params)
+            return optax.apply_updates(params, update), state, value
+
+        @jax.jit
+        def accuracy(params: Memory) -> jax.Array:
+            return (jnp.argmax(params.logits(problem.E, problem.U), axis=1) == problem.f).mean()
+
+        self.step, self.accuracy = step, accuracy
+
+    def train(self, steps: int, goal: float = 2.0) -> float:
+        """Train until the goal or for ``steps``; the best accuracy seen."""
+        best = 0.0
+        for i in range(steps):
+            self.params, self.state, value = self.step(self.params, self.state)
+            self.losses.append(value)
+            if i % self.protocol.check_every == 0:
+                best = max(best, float(self.accuracy(self.params)))
+                if best >= goal:
+                    break
+        return best
+
+    def milliseconds(self, seconds: float) -> float:
+        """Milliseconds a step, over about ``seconds``."""
+        self.train(2)
+        n, start = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < seconds:
+            self.train(50)
+            jax.block_until_ready(self.params)
+            n += 50
+        return elapsed * 1e3 / n

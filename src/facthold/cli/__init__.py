@@ -1,0 +1,5 @@
+"""The command line: `facthold`."""
+
+from facthold.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,92 @@
+"""The `facthold` program: its commands, and the one place where an error becomes a line and an exit code."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+from click import ClickException
+from click.exceptions import Abort, Exit
+
+from facthold import __version__
+from facthold.errors import FactholdError
+
+INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
+
+app = typer.Typer(
+    name="facthold",
+    help="A laboratory for factual recall: how many facts fit in how many parameters, and which weights hold them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+    debug: bool = typer.Option(False, "--debug", help="Show the whole traceback of an error."),
+) -> None:
+    if version:
+        typer.echo(f"facthold {__version__}")
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program. Errors that a user can do something about are one line on standard error."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    # --debug may stand anywhere
+    arguments = (["--debug"] if debug else []) + [a for a in arguments if a != "--debug"]
+    try:
+        _load_commands()
+        code = app(arguments, standalone_mode=False)
+        _leave(code if isinstance(code, int) else 0)
+    except Exit as stop:
+        _leave(stop.exit_code)
+    except (KeyboardInterrupt, Abort):
+        if debug:
+            raise
+        _fail("interrupted; what was finished is stored, and the same command goes on from there", INTERRUPTED)
+    except ClickException as error:
+        _fail(error.format_message(), BAD_INPUT)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(BROKEN)
+    except (FactholdError, ValueError) as error:
+        if debug:
+            raise
+        _fail(str(error), BAD_INPUT)
+    except MemoryError as error:
+        if debug:
+            raise
+        _fail(f"out of memory ({error}); take smaller sizes", BROKEN)
+    except Exception as error:
+        if debug:
+            raise
+        _fail(f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN)
+
+
+def _load_commands() -> None:
+    """Import the commands, which import JAX: after the lanes are set up, and not for --version's sake alone."""
+    from facthold.train.lanes import configure
+
+    configure()
+    from facthold.cli import bench, figure, inspect, memory, verify  # noqa: F401
+
+
+def _fail(message: str, code: int) -> None:
+    first_line = " ".join(message.split())
+    print(f"facthold: {first_line}", file=sys.stderr)
+    _leave(code)
+
+
+def _leave(code: int) -> None:
+    """Leave at once: lanes may still be inside a compiled loop, and nothing of theirs is worth waiting for."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code == 0:
+        sys.exit(0)
+    os._exit(code)

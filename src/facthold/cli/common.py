@@ -1,0 +1,106 @@
+"""What several commands share: options, the store, JSON on standard output, and running figures."""
+
+import json
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from facthold.cells import Cell
+from facthold.cli.progress import CellProgress
+from facthold.errors import FactholdError, unknown
+from facthold.figures import FIGURES, PRESETS, Figure, Values
+from facthold.measure.scaling import Fit
+from facthold.sweep.runner import run_cells
+from facthold.sweep.store import Row, Store, default_store_path
+
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="Results file (default: facthold-results.sqlite here, or FACTHOLD_STORE).")
+]
+PresetOption = Annotated[str, typer.Option("--preset", help="smoke (seconds), quick (minutes) or paper (its whole grid).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder for pictures and pages.")]
+OUT = Path("facthold-out")
+
+
+def open_store(path: Path | None, *, create: bool = True) -> Store:
+    return Store(path or default_store_path(), create=create)
+
+
+def check_preset(preset: str) -> None:
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+
+
+def values(row: Row) -> Values:
+    """A stored row as figures and claims read it."""
+    return {"kind": row.kind, **row.spec, **row.result}
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=1, allow_nan=False, default=str))
+
+
+def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    """A TOML file with a table a figure: the keys of its grid, as `facthold list --figure NAME` shows them."""
+    if path is None:
+        return {}
+    try:
+        tables = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise FactholdError(f"no such config file: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FactholdError(f"cannot read the config file {path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise FactholdError(f"{path} is not TOML: {error}") from error
+    for name, table in tables.items():
+        if name not in FIGURES:
+            raise FactholdError(f"{path}: {unknown('figure', name, FIGURES)}")
+        if not isinstance(table, dict):
+            raise FactholdError(f"{path}: write [{name}] and keys below it, not {name} = {table!r}")
+    return tables
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that was made."""
+
+    figure: Figure
+    preset: str
+    seconds: float
+    fits: Sequence[Fit]
+    files: Sequence[Path]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "figure": self.figure.name, "preset": self.preset, "seconds": self.seconds,
+            "fits": [fit.as_json() for fit in self.fits], "files": [str(file) for file in self.files],
+        }  # fmt: skip
+
+
+def draw(
+    figure: Figure, preset: str, changes: Mapping[str, Any], store: Store, out: Path, *, compute: bool = True
+) -> Drawn:
+    """Compute what a figure lacks (or, with ``compute`` off, draw what is stored) and save its pictures."""
+    start = time.perf_counter()
+    cells = figure.cells(figure.grid(preset, changes))
+    if compute:
+        rows = compute_cells(figure.name, cells, store)
+    else:
+        rows = store.rows(keys=[cell.key for cell in cells])
+        if not rows:
+            raise FactholdError(
+                f"nothing of {figure.name} at preset {preset} is stored in {store.path}; run it without --plot-only first"
+            )
+    read = [values(row) for row in rows]
+    files = figure.save(read, out, preset)
+    return Drawn(figure, preset, time.perf_counter() - start, figure.fits(read), files)
+
+
+def compute_cells(title: str, cells: Sequence[Cell], store: Store) -> list[Row]:
+    with CellProgress(title) as progress:
+        return run_cells(cells, store, progress)

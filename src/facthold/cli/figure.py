@@ -1,0 +1,108 @@
+"""facthold figure, facthold reproduce: compute, draw, report."""
+
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from facthold.claims import CLAIMS
+from facthold.cli.app import app
+from facthold.cli.common import (
+    OUT, Drawn, JsonOption, OutOption, PresetOption, StoreOption, check_preset, compute_cells, draw, open_store,
+    print_json, read_config,
+)  # fmt: skip
+from facthold.cli.progress import messages
+from facthold.cli.tables import show
+from facthold.cli.verify import judge_claims, print_claims
+from facthold.figures import FIGURES
+from facthold.figures import figure as find_figure
+from facthold.report import FigureSection, write_report
+from facthold.sweep.provenance import provenance
+from facthold.sweep.store import Store
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with sizes, a table a figure.")]
+
+
+@app.command()
+def figure(
+    name: Annotated[str, typer.Argument(help="A name from `facthold list`.")],
+    preset: PresetOption = "quick",
+    plot_only: Annotated[bool, typer.Option("--plot-only", help="Draw what is stored, compute nothing.")] = False,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    out: OutOption = OUT,
+    json: JsonOption = False,
+) -> None:
+    """Compute and draw one figure. What is stored is not computed again."""
+    wanted = find_figure(name)
+    check_preset(preset)
+    changes = read_config(config).get(name, {})
+    with open_store(store, create=not plot_only) as results:
+        drawn = draw(wanted, preset, changes, results, out, compute=not plot_only)
+    if json:
+        print_json(drawn.as_json())
+        return
+    print_fits(drawn)
+    for file in drawn.files:
+        typer.echo(f"picture: {file}")
+
+
+@app.command()
+def reproduce(
+    preset: PresetOption = "quick",
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    out: OutOption = OUT,
+) -> None:
+    """Everything at once: all figures, all claims, and one page with all of it."""
+    start = time.perf_counter()
+    check_preset(preset)
+    changes = read_config(config)
+    with open_store(store) as results:
+        # Everything in one run, so that both cores are busy to the end; figures and claims share cells.
+        cells = [cell for f in FIGURES.values() for cell in f.cells(f.grid(preset, changes.get(f.name)))]
+        cells += [cell for claim in CLAIMS.values() for cell in claim.cells(preset)]
+        compute_cells("figures and claims", cells, results)
+        figures = [draw(f, preset, changes.get(f.name, {}), results, out, compute=False) for f in FIGURES.values()]
+        seconds = {f.name: _computing(f.name, preset, changes, results) for f in FIGURES.values()}
+        claims = judge_claims(CLAIMS.values(), preset, results)
+    arguments = f" --config {shlex.quote(str(config))}" if config else ""
+    sections = [_section(drawn, seconds[drawn.figure.name], arguments) for drawn in figures]
+    page = write_report(out / "report.html", sections, claims, provenance(time.perf_counter() - start))
+    for drawn in figures:
+        print_fits(drawn)
+    print_claims(claims)
+    for drawn in figures:
+        for file in drawn.files:
+            typer.echo(f"picture: {file}")
+    typer.echo(f"report:  {page}")
+    messages.print(f"Redraw without computing: facthold figure NAME --preset {preset} --plot-only")
+
+
+def _computing(name: str, preset: str, changes: Mapping, results: Store) -> float:
+    """Seconds that the figure's cells took when they were computed, on all cores."""
+    found = find_figure(name)
+    keys = [cell.key for cell in found.cells(found.grid(preset, changes.get(name)))]
+    return sum(row.provenance.seconds for row in results.rows(keys=keys))
+
+
+def _section(drawn: Drawn, seconds: float, arguments: str) -> FigureSection:
+    png = next(file for file in drawn.files if file.suffix == ".png")
+    return FigureSection(
+        name=drawn.figure.name, title=drawn.figure.title, caption=f"{drawn.figure.caption} ({drawn.figure.place})",
+        command=f"facthold figure {drawn.figure.name} --preset {drawn.preset}{arguments}", preset=drawn.preset,
+        image=png, fits=[fit.as_json() for fit in drawn.fits], seconds=seconds,
+    )  # fmt: skip
+
+
+def print_fits(drawn: Drawn) -> None:
+    """The fits of a figure as a table."""
+    rows = [
+        (fit.name, f"{fit.slope:.3f}", f"{fit.constant:.3g}", "{:.3g} to {:.3g}".format(*fit.interval), str(fit.n))
+        for fit in drawn.fits
+    ]
+    title = f"{drawn.figure.name}: {drawn.figure.title} (preset {drawn.preset})"
+    show(title, ("fit", "slope", "constant", "95% interval", "points"), rows)

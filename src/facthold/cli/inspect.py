@@ -1,0 +1,107 @@
+"""facthold list, facthold results: what there is, and what has been found."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from facthold.claims import CLAIMS
+from facthold.cli.app import app
+from facthold.cli.common import JsonOption, StoreOption, open_store, print_json
+from facthold.cli.tables import show
+from facthold.experiments.methods import METHODS
+from facthold.figures import FIGURES
+from facthold.figures import figure as find_figure
+from facthold.sweep import export
+from facthold.train.protocols import PROTOCOLS
+
+
+@app.command(name="list")
+def list_(
+    figure: Annotated[str | None, typer.Option("--figure", help="The presets of this figure, as a config file.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """What there is: figures, claims, methods, protocols."""
+    if figure is not None:
+        _print_presets(figure)
+        return
+    if json:
+        print_json(
+            {
+                "figures": [{"name": f.name, "place": f.place, "title": f.title} for f in FIGURES.values()],
+                "claims": [{"id": c.id, "place": c.place, "statement": c.statement} for c in CLAIMS.values()],
+                "methods": [{"name": m.name, "family": m.family, "place": m.place} for m in METHODS.values()],
+                "protocols": [dataclasses.asdict(p) for p in PROTOCOLS.values()],
+            }
+        )
+        return
+    show("Figures (facthold figure NAME)", ("name", "place", "title"), [(f.name, f.place, f.title) for f in FIGURES.values()])
+    show("Claims (facthold verify ID)", ("id", "place", "statement"), [(c.id, c.place, c.statement) for c in CLAIMS.values()])
+    show(
+        "Methods (facthold memory --method NAME)", ("name", "memory", "place"),
+        [(m.name, m.family, m.place) for m in METHODS.values()],
+    )  # fmt: skip
+    show(
+        "Protocols (of the methods train:NAME)", ("name", "source", "optimiser", "lr", "steps", "looks every", "bias"),
+        [
+            (p.name, p.source, p.optimiser, f"{p.lr:g}", f"{p.steps}", f"{p.check_every}", "yes" if p.bias else "no")
+            for p in PROTOCOLS.values()
+        ],
+    )  # fmt: skip
+
+
+def _print_presets(name: str) -> None:
+    """The grids of a figure, in the form that --config reads."""
+    for preset, grid in find_figure(name).presets.items():
+        typer.echo(f"# preset {preset}\n[{name}]")
+        for key, value in dataclasses.asdict(grid).items():
+            typer.echo(f"{key} = {_toml(value)}")
+        typer.echo("")
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+@app.command()
+def results(
+    kind: Annotated[str | None, typer.Option("--kind", help="Only cells of this kind, such as capacity.")] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write all of it as CSV; - for standard output.")] = None,
+    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all of it as Parquet.")] = None,
+    json: JsonOption = False,
+    store: StoreOption = None,
+) -> None:
+    """What is stored: a table here, or all of it as CSV or Parquet."""
+    with open_store(store, create=False) as kept:
+        rows = kept.rows(kind)
+        path = kept.path
+    if csv is not None:
+        export.to_csv(rows, sys.stdout if str(csv) == "-" else csv)
+    if parquet is not None:
+        export.to_parquet(rows, parquet)
+    for file in (csv, parquet):
+        if file is not None and str(file) != "-":
+            typer.echo(f"{len(rows)} rows: {file}", err=True)
+    if json:
+        print_json([{"key": r.key, "kind": r.kind, "spec": r.spec, "result": r.result} for r in rows])
+    elif csv is None and parquet is None:
+        show(
+            f"{len(rows)} results in {path}", ("kind", "spec", "N", "status", "seconds", "date", "commit"),
+            [
+                (
+                    r.kind, " ".join(f"{k}={v}" for k, v in r.spec.items() if v is not None), _short(r.result.get("N")),
+                    str(r.result.get("status", "")), f"{r.provenance.seconds:.1f}", r.provenance.date[:16],
+                    (r.provenance.commit or "")[:8],
+                )
+                for r in rows
+            ],
+        )  # fmt: skip
+
+
+def _short(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, float | int) else ""
+

@@ -1,0 +1,57 @@
+"""facthold verify: every claim, its prediction, what was measured, and the verdict."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from facthold.claims import CLAIMS, claim
+from facthold.claims.base import Claim
+from facthold.cli.app import app
+from facthold.cli.common import (
+    JsonOption, PresetOption, StoreOption, check_preset, compute_cells, open_store, print_json, values,
+)  # fmt: skip
+from facthold.cli.tables import show
+from facthold.sweep.store import Store
+
+
+@app.command()
+def verify(
+    ids: Annotated[list[str] | None, typer.Argument(help="Claims to check (default: all; see `facthold list`).")] = None,
+    preset: PresetOption = "quick",
+    stored: Annotated[bool, typer.Option("--stored", help="Judge what is stored, compute nothing.")] = False,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Check the claims of the paper against measurements. Exit code 1 where one fails."""
+    check_preset(preset)
+    wanted = [claim(id) for id in ids] if ids else list(CLAIMS.values())
+    with open_store(store, create=not stored) as results:
+        if not stored:
+            compute_cells("claims", [cell for c in wanted for cell in c.cells(preset)], results)
+        lines = judge_claims(wanted, preset, results)
+    if json:
+        print_json(lines)
+    else:
+        print_claims(lines)
+    if any(line["verdict"] == "fails" for line in lines):
+        raise typer.Exit(1)
+
+
+def judge_claims(claims: Iterable[Claim], preset: str, store: Store) -> list[Mapping[str, Any]]:
+    """Each claim judged on what is stored; one whose cells are not all there was not run."""
+    lines = []
+    for c in claims:
+        keys = [cell.key for cell in c.cells(preset)]
+        rows = store.rows(keys=keys)
+        complete = len(rows) == len(set(keys))
+        lines.append(c.report([values(row) for row in rows] if complete else None))
+    return lines
+
+
+def print_claims(lines: Sequence[Mapping[str, Any]]) -> None:
+    columns = ("id", "place", "statement", "predicted", "measured", "error", "verdict")
+    rows = [tuple("" if line[column] is None else str(line[column]) for column in columns) for line in lines]
+    show("Claims", columns, rows, lines=True)
+    counts = {v: sum(line["verdict"] == v for line in lines) for v in ("holds", "fails", "not run")}
+    typer.echo(", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n))

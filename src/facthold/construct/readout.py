@@ -1,0 +1,162 @@
+"""Beyond the paper: MLP memories by convex solves, at most one a layer, with no gradient through both.
+
+``ridge`` and ``convex`` solve for the readout V on random features. ``layerwise`` solves for W first. All
+work in float64 and return float32 weights, in the type that training returns.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from facthold.activations import RELU, Activation
+from facthold.associations import Problem
+from facthold.construct.solve import cross_entropy, enough_for_margin, minimise
+from facthold.embeddings import host_generator
+from facthold.errors import check_positive
+from facthold.models.memory import MLPMemory
+
+MARGIN = 7.0
+"""A solve ends where every association surely has this margin: each then has probability 0.999 or more."""
+RIDGE = 1e-6
+"""Ridge, as a share of the features' mean square: the least that keeps the solve stable."""
+START_SCALE = 3.0
+"""Standard deviation of the scores that the first layer's solve starts from."""
+FLIP_PRICE = 0.3
+"""Price of a gate that flips, as a share of the harm that it does to a mean rival. Found on held-out seeds."""
+
+Matrix = Float[np.ndarray, "rows columns"]
+
+
+def ridge(
+    problem: Problem, m: int, *, key: PRNGKeyArray, sigma: Activation = RELU, ridge: float = RIDGE
+) -> MLPMemory:
+    """V by least squares of the scores onto the one-hot targets, on random Gaussian features."""
+    E, U, T = _wide(problem)
+    W = _gaussian(m, problem.d, key)
+    return _memory(W, _ridge_readout(_features(sigma, W, E), U, T, ridge), sigma)
+
+
+def convex(
+    problem: Problem, m: int, *, key: PRNGKeyArray, sigma: Activation = RELU, max_iterations: int = 300
+) -> MLPMemory:
+    """V of least cross entropy on random Gaussian features: one convex solve."""
+    E, U, _ = _wide(problem)
+    W = _gaussian(m, problem.d, key)
+    return _memory(W, _convex_readout(_features(sigma, W, E), U, problem.f, max_iterations), sigma)
+
+
+def layerwise(
+    problem: Problem,
+    m: int,
+    *,
+    key: PRNGKeyArray,
+    first_iterations: int = 40,
+    max_iterations: int = 300,
+    flip_price: float = FLIP_PRICE,
+) -> MLPMemory:
+    """A ReLU memory by one convex solve a layer: W with frozen gates and a fixed readout, then V.
+
+    1. Start: neurons that read random directions of the least-squares prediction of u_f(x) from e_x, and
+       the ridge readout on them.
+    2. With the gates frozen at those of the start, F is linear in W and its cross entropy convex. A gate
+       that flips would break this, so flips are charged for, by a convex penalty. A few steps suffice.
+    3. V of least cross entropy on the features sigma(W e), with their true gates.
+    """
+    check_positive(m=m)
+    E, U, T = _wide(problem)
+    W = _aligned(E, T, m, key)
+    H = _features(RELU, W, E)
+    V = _ridge_readout(H, U, T, RIDGE)
+    V *= START_SCALE / np.std(H @ V @ U.T)
+    white, unwhiten = _whiten(E)
+    args = (white, U, V, (H > 0).astype(float), _flip_prices(V, U, T, flip_price), problem.f)
+    first = minimise(
+        _frozen_gates_loss, W @ np.linalg.pinv(unwhiten).T, args,
+        max_iterations=first_iterations, enough=enough_for_margin(MARGIN, problem.N),
+    )  # fmt: skip
+    W = first.x @ unwhiten.T
+    return _memory(W, _convex_readout(_features(RELU, W, E), U, problem.f, max_iterations), RELU)
+
+
+def _ridge_readout(H: Matrix, U: Matrix, T: Matrix, ridge: float) -> Matrix:
+    """V = (H^T H + ridge)^-1 H^T T (U^T U)^-1: least squares of the scores H V U^T onto one-hot rows."""
+    G = H.T @ H
+    V = np.linalg.solve(G + ridge * np.trace(G) / len(G) * np.eye(len(G)), H.T @ T)
+    return V @ np.linalg.pinv(U.T @ U)
+
+
+def _convex_readout(H: Matrix, U: Matrix, f: Array, max_iterations: int) -> Matrix:
+    """V of least cross entropy. Features and outputs are whitened: L-BFGS then needs tens of steps."""
+    (white_H, unwhiten_H), (white_U, unwhiten_U) = _whiten(H), _whiten(U)
+    start = np.zeros((white_H.shape[1], white_U.shape[1]))
+    solution = minimise(
+        _readout_loss, start, (white_H, white_U, f),
+        max_iterations=max_iterations, enough=enough_for_margin(MARGIN, len(H)),
+    )  # fmt: skip
+    return unwhiten_H @ solution.x @ unwhiten_U.T
+
+
+def _readout_loss(A: Array, H: Array, U: Array, f: Array) -> Array:
+    return cross_entropy(H @ A @ U.T, f)
+
+
+def _frozen_gates_loss(W: Array, E: Array, U: Array, V: Array, gates: Array, prices: Array, f: Array) -> Array:
+    """Cross entropy with the gates of the start, where each flip lowers the target's score by its price.
+
+    max(z, 0) - gate z is convex in W, not negative, and zero exactly where the gate has not flipped.
+    """
+    Z = E @ W.T
+    kept = gates * Z
+    charge = (prices * (jax.nn.relu(Z) - kept)).sum(axis=1)
+    rivals = jnp.ones(U.shape[0]) - jax.nn.one_hot(f, U.shape[0])
+    return cross_entropy(kept @ V @ U.T + charge[:, None] * rivals, f)
+
+
+def _flip_prices(V: Matrix, U: Matrix, T: Matrix, price: float) -> Matrix:
+    """price * mean_y max(0, <v_i, u_y - u_f(x)>): what unwanted activation of neuron i does to x, (N, m).
+
+    The means come from sorted scores and their sums from above, not from N x M x m differences.
+    """
+    ours, all_scores = T @ V.T, np.sort(U @ V.T, axis=0)
+    sums_above = np.vstack([np.cumsum(all_scores[::-1], axis=0)[::-1], np.zeros(V.shape[0])])
+    below = np.stack([np.searchsorted(s, o, side="right") for s, o in zip(all_scores.T, ours.T, strict=True)], axis=1)
+    above = np.take_along_axis(sums_above, below, axis=0) - (len(U) - below) * ours
+    return price * above / len(U)
+
+
+def _aligned(E: Matrix, T: Matrix, m: int, key: PRNGKeyArray) -> Matrix:
+    """Rows of norm sqrt(d) that read random directions of the least-squares prediction of T from E."""
+    predict = np.linalg.lstsq(E, T, rcond=None)[0]
+    W = _gaussian(m, E.shape[1], key) @ predict.T
+    return W * np.sqrt(E.shape[1]) / np.linalg.norm(W, axis=1, keepdims=True)
+
+
+def _whiten(X: Matrix) -> tuple[Matrix, Matrix]:
+    """X R with orthonormal columns times sqrt(rows), and R; directions that X does not have are left out."""
+    _, s, Vt = np.linalg.svd(X, full_matrices=False)
+    kept = s > 1e-10 * s[0]
+    R = Vt[kept].T / s[kept] * np.sqrt(len(X))
+    return X @ R, R
+
+
+def _gaussian(m: int, d: int, key: PRNGKeyArray) -> Matrix:
+    check_positive(m=m)
+    return host_generator(key).standard_normal((m, d))
+
+
+def _features(sigma: Activation, W: Matrix, E: Matrix) -> Matrix:
+    with jax.enable_x64(True):
+        return np.asarray(sigma(jnp.asarray(E @ W.T)))
+
+
+def _wide(problem: Problem) -> tuple[Matrix, Matrix, Matrix]:
+    """E, U and the targets in float64."""
+    E, U = np.asarray(problem.E, np.float64), np.asarray(problem.U, np.float64)
+    return E, U, U[np.asarray(problem.f)]
+
+
+def _memory(W: Any, V: Any, sigma: Activation) -> MLPMemory:
+    return MLPMemory(jnp.asarray(W, jnp.float32), jnp.asarray(V, jnp.float32), sigma=sigma)

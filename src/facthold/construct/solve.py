@@ -1,0 +1,108 @@
+"""The one numerical solver of the constructions: a smooth convex loss, minimised in float64.
+
+A loss that does not reach its tolerance is an expected outcome, and the status says so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, Int
+from scipy.optimize import OptimizeResult, minimize
+
+Status = Literal["tolerance", "enough", "max_iterations", "stalled"]
+
+HISTORY = 30
+"""Gradient pairs that L-BFGS keeps."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where the minimisation ended, and why."""
+
+    x: np.ndarray
+    """The unknowns, float64, in the shape of the starting point."""
+    value: float
+    gradient: float
+    """Largest entry of the gradient at x, in size."""
+    iterations: int
+    status: Status
+    """'tolerance': the gradient is small; 'enough': the loss is; 'stalled': no step lowers the loss."""
+
+    @property
+    def converged(self) -> bool:
+        return self.status in ("tolerance", "enough")
+
+
+def cross_entropy(logits: Float[Array, "N M"], f: Int[Array, " N"]) -> Float[Array, ""]:
+    """Mean over x of -log softmax(logits_x)_{f(x)}."""
+    return optax.softmax_cross_entropy_with_integer_labels(logits, f).mean()
+
+
+def enough_for_margin(margin: float, N: int) -> float:
+    """A mean cross entropy of N rows at which every row's margin is at least ``margin``.
+
+    A row with margin g has cross entropy log(1 + exp(-g)) or more, and no row has more than N times the mean.
+    """
+    return float(np.logaddexp(0.0, -margin)) / N
+
+
+def minimise(
+    loss: Callable[..., Array],
+    x0: Any,
+    args: tuple[Any, ...] = (),
+    *,
+    max_iterations: int = 1000,
+    tolerance: float = 1e-8,
+    enough: float = -np.inf,
+) -> Solution:
+    """Minimise ``loss(x, *args)`` over x by L-BFGS in float64, from x0 of any shape.
+
+    It ends where no gradient entry exceeds ``tolerance``, or as soon as the loss is ``enough`` or less.
+    Give data as ``args`` and ``loss`` as a function of the module, not a closure: then it is compiled once,
+    and its float32 data are widened too.
+    """
+    with jax.enable_x64(True):
+        start = np.asarray(x0, np.float64)
+        wide = tuple(_widen(arg) for arg in args)
+        evaluate = _value_and_grad(loss)
+
+        def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = evaluate(flat.reshape(start.shape), *wide)
+            return float(value), np.asarray(gradient).ravel()
+
+        def stop_when_enough(intermediate_result: OptimizeResult) -> None:
+            if intermediate_result.fun <= enough:
+                raise StopIteration
+
+        # maxfun only has to be out of the way of maxiter; ftol = 0 leaves the stopping to the gradient
+        limits = {"maxiter": max_iterations, "maxfun": 20 * max_iterations}
+        options = limits | {"maxcor": HISTORY, "gtol": tolerance, "ftol": 0.0}
+        result = minimize(
+            objective, start.ravel(), jac=True, method="L-BFGS-B", callback=stop_when_enough, options=options
+        )
+        value, flat = objective(result.x)
+    gradient = float(np.abs(flat).max(initial=0.0))
+    status: Status = "stalled"
+    if gradient <= tolerance:
+        status = "tolerance"
+    elif value <= enough:
+        status = "enough"
+    elif result.nit >= max_iterations:
+        status = "max_iterations"
+    return Solution(result.x.reshape(start.shape), value, gradient, int(result.nit), status)
+
+
+@lru_cache(maxsize=32)
+def _value_and_grad(loss: Callable[..., Array]) -> Callable[..., tuple[Array, Array]]:
+    return jax.jit(jax.value_and_grad(loss))
+
+
+def _widen(array: Any) -> Array:
+    array = np.asarray(array)
+    return jnp.asarray(array, np.float64 if np.issubdtype(array.dtype, np.floating) else array.dtype)

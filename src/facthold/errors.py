@@ -1,0 +1,40 @@
+"""Errors that a user can do something about: one clear line, no traceback."""
+
+import difflib
+import os
+from collections.abc import Iterable
+
+
+class FactholdError(Exception):
+    """What went wrong and what to do about it, in one line. The command line prints it and exits with 2."""
+
+
+def check_positive(**sizes: int) -> None:
+    """Refuse sizes that are zero or below, by name: ``check_positive(d=d, m=m)``."""
+    for name, value in sizes.items():
+        if value < 1:
+            raise ValueError(f"{name}={value} must be at least 1")
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
+    """A misspelt name is an error that lists the names that exist, the nearest first."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return ValueError(f"unknown {what} {name!r}; {hint}choose one of: {', '.join(names)}")
+
+
+def check_fits(*, N: int, d: int, M: int, trained: bool) -> None:
+    """Refuse a problem whose tables do not fit in this machine's memory, before trying.
+
+    The embeddings take 4 (N + M) d bytes, and their float64 draws twice that; training also holds the
+    N x M scores, twice.
+    """
+    check_positive(N=N, d=d, M=M)
+    needed = 12 * (N + M) * d + (8 * N * M if trained else 0)
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > 0.8 * available:
+        raise ValueError(
+            f"N={N} with d={d} and M={M} needs about {needed / 2**30:.3g} GiB, and this machine has "
+            f"{available / 2**30:.3g}; take a smaller N or d"
+        )

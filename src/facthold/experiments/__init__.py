@@ -1,0 +1,1 @@
+"""The kinds of cells that figures and claims are made of."""

@@ -1,0 +1,133 @@
+"""The capacity cell: how many associations one method stores at one size, over seeds."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import jax
+from jaxtyping import PRNGKeyArray
+
+from facthold.cells import Cell, Result
+from facthold.embeddings import EMBEDDINGS
+from facthold.associations import MAPS, Problem, random_problem
+from facthold.errors import check_positive, unknown
+from facthold.experiments.methods import Method, method
+from facthold.keys import derive
+from facthold.measure.capacity import Probe, Search, find_capacity, summary
+from facthold.measure.recall import accuracy
+from facthold.train import Member, StoreAssociations, fit
+from facthold.train.engine import ROUNDING
+from facthold.train.lanes import shared_lanes
+
+SEEDS = (0, 1, 2, 3, 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capacity(Cell):
+    """The largest N that ``method`` stores at size (d, m)."""
+
+    kind: ClassVar[str] = "capacity"
+
+    method: str
+    d: int
+    m: int = 0
+    """Width or rank; 0 for a full linear memory."""
+    map: str = "identity"
+    M: int | None = None
+    """Outputs; None: as many as inputs."""
+    embeddings: str = "sphere"
+    goal: float = 0.99
+    tolerance: float = 0.01
+    seeds: tuple[int, ...] = SEEDS
+    start: float = 1.0
+    """Where the search starts, as a multiple of the method's own guess."""
+
+    def __post_init__(self) -> None:
+        way = method(self.method)
+        way.check(self.d, self.m)
+        if self.map not in MAPS:
+            raise unknown("map", self.map, MAPS)
+        if self.embeddings not in EMBEDDINGS:
+            raise unknown("embeddings", self.embeddings, EMBEDDINGS)
+        if self.M is not None:
+            check_positive(M=self.M)
+        if not 0 < self.goal <= 1:
+            raise ValueError(f"goal={self.goal} must be above 0 and at most 1")
+        if not self.seeds:
+            raise ValueError("seeds must hold at least one seed")
+
+    @property
+    def way(self) -> Method:
+        return method(self.method)
+
+    @property
+    def guess(self) -> float:
+        return max(2.0, self.start * self.way.guess(self.d, self.m))
+
+    @property
+    def search(self) -> Search:
+        """From 2 associations to far above any method: 16 guesses, or all that can exist."""
+        ceiling = round(16 * self.guess)
+        if self.embeddings == "orthogonal":
+            ceiling = min(ceiling, self.d)
+        if self.map in ("identity", "injective") and self.M is not None:
+            ceiling = min(ceiling, self.M)
+        return Search(min(2, ceiling), ceiling, self.tolerance)
+
+    @property
+    def cost(self) -> float:
+        """Multiplications of one look at all scores, times steps where it is trained."""
+        N, steps = self.guess, self.way.protocol.steps / 100 if self.way.protocol else 10
+        return len(self.seeds) * steps * N * ((self.M or N) + 2 * self.m) * self.d + 1e9
+
+    @property
+    def label(self) -> str:
+        size = f"d={self.d}" + (f" m={self.m}" if self.m else "")
+        return f"capacity of {self.method} at {size}" + (f", {self.M} outputs" if self.M else "")
+
+    def run(self) -> Result:
+        start = time.perf_counter()
+        ask = self._train if self.way.protocol else self._build
+        found = summary(find_capacity(ask, self.seeds, self.guess, self.search))
+        n_params = self.way.n_params(self.d, self.m)
+        per_fact = n_params / found["N"] if found["N"] else None
+        return found | {
+            "n_params": n_params, "params_per_fact": per_fact, "search_seconds": time.perf_counter() - start
+        }  # fmt: skip
+
+    def problem(self, N: int, seed: int) -> Problem:
+        """The N associations of this seed. For one seed, problems of different N are nested."""
+        key = derive("problem", seed, self.d, self.embeddings, self.map)
+        return random_problem(N, self.d, self.M, key=key, embeddings=self.embeddings, map=self.map)
+
+    def _key(self, use: str, seed: int) -> PRNGKeyArray:
+        return derive(use, seed, self.d, self.m, self.method)
+
+    def _train(self, questions: Sequence[tuple[int, int]]) -> list[Probe]:
+        """One round of probes, trained side by side."""
+        assert self.way.protocol is not None
+        members = [
+            Member(
+                self.way.initial(self.d, self.m, self._key("init", seed)),
+                StoreAssociations.of(self.problem(N, seed)),
+                self._key("train", seed),
+            )
+            for N, seed in questions
+        ]
+        runs = fit(members, replace(self.way.protocol, goal=self.goal))
+        return [
+            Probe(N, seed, float("nan") if run.status == "diverged" else run.best, run.succeeded, run.status)
+            for (N, seed), run in zip(questions, runs, strict=True)
+        ]
+
+    def _build(self, questions: Sequence[tuple[int, int]]) -> list[Probe]:
+        return list(shared_lanes().map(self._build_one, questions))
+
+    def _build_one(self, question: tuple[int, int]) -> Probe:
+        N, seed = question
+        problem = self.problem(N, seed)
+        assert self.way.build is not None
+        memory = self.way.build(problem, self.m, self._key("build", seed))
+        share = accuracy(jax.block_until_ready(memory), problem)
+        return Probe(N, seed, share, share >= self.goal - ROUNDING, "built")

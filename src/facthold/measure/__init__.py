@@ -1,0 +1,1 @@
+"""Measures: written once, for constructed and for trained models alike."""

@@ -1,0 +1,58 @@
+"""Power laws through measured points: exponent, constant, and intervals that say how sure."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Fit:
+    """y = constant * x^slope, by least squares in log-log; or the constant alone where the slope is set to 1."""
+
+    name: str
+    slope: float
+    constant: float
+    interval: tuple[float, float]
+    """95% interval of the slope (of the constant, where the slope was given)."""
+    n: int
+    """Points in the fit."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def fit_exponent(name: str, x: Sequence[float], y: Sequence[float]) -> Fit:
+    """Slope and constant of log y against log x. The interval is Student's, from the residuals."""
+    log_x, log_y = _logs(name, x, y)
+    if len(set(log_x)) < 3:
+        raise ValueError(f"fit {name!r} needs three different sizes, and has {len(set(log_x))}")
+    line = stats.linregress(log_x, log_y)
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(log_x) - 2) * line.stderr
+    return Fit(
+        name, float(line.slope), float(np.exp(line.intercept)),
+        (float(line.slope - half), float(line.slope + half)), len(log_x),
+    )  # fmt: skip
+
+
+def fit_constant(name: str, x: Sequence[float], y: Sequence[float]) -> Fit:
+    """The constant of y = constant * x: the geometric mean of y / x, with Student's interval on its logarithm."""
+    log_x, log_y = _logs(name, x, y)
+    if len(log_x) < 2:
+        raise ValueError(f"fit {name!r} needs two points, and has {len(log_x)}")
+    ratio = log_y - log_x
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(ratio) - 1) * ratio.std(ddof=1) / np.sqrt(len(ratio))
+    mean = ratio.mean()
+    interval = (float(np.exp(mean - half)), float(np.exp(mean + half)))
+    return Fit(name, 1.0, float(np.exp(mean)), interval, len(ratio))
+
+
+def _logs(name: str, x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    xs, ys = np.asarray(x, float), np.asarray(y, float)
+    if xs.shape != ys.shape or not (np.all(xs > 0) and np.all(ys > 0)):
+        raise ValueError(f"fit {name!r} needs as many positive x as positive y")
+    return np.log(xs), np.log(ys)

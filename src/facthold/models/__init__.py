@@ -1,0 +1,6 @@
+"""Models: what construction and training both return."""
+
+from facthold.models.memory import LinearMemory, LowRankMemory, Memory, MLPMemory
+from facthold.models.saving import load_model, save_model, to_numpy
+
+__all__ = ["LinearMemory", "LowRankMemory", "MLPMemory", "Memory", "load_model", "save_model", "to_numpy"]

@@ -1,0 +1,1 @@
+"""Run cells and keep their results."""
