@@ -68,9 +68,7 @@ def test_polynomial_has_the_coefficients_it_was_given() -> None:
         assert_allclose(WEIGHTS @ np.asarray(CUBIC(x) * hermite(k, x)), CUBIC.coefficient(k), atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "sigma", [RELU, CUBIC, Polynomial((2.0,)), hermite_activation(4)], ids=lambda s: s.name
-)
+@pytest.mark.parametrize("sigma", [RELU, CUBIC, Polynomial((2.0,)), hermite_activation(4)], ids=lambda s: s.name)
 def test_derivative_is_the_gradient(sigma) -> None:
     x = jnp.asarray([-2.5, -0.7, 0.1, 1.3])
     assert_allclose(sigma.derivative(x), jax.vmap(jax.grad(sigma))(x), rtol=1e-12, atol=1e-12)

@@ -34,12 +34,8 @@ def test_no_model_is_imported() -> None:
 @pytest.mark.parametrize("N", range(5))
 @pytest.mark.parametrize("M", [4, 5, 6])
 def test_bits_tell_apart_all_maps(N: int, M: int) -> None:
-    assert_allclose(
-        bits_injective(N, M), math.log2(sum(1 for _ in itertools.permutations(range(M), N))), atol=1e-12
-    )
-    assert_allclose(
-        bits_uniform(N, M), math.log2(sum(1 for _ in itertools.product(range(M), repeat=N))), atol=1e-12
-    )
+    assert_allclose(bits_injective(N, M), math.log2(sum(1 for _ in itertools.permutations(range(M), N))), atol=1e-12)
+    assert_allclose(bits_uniform(N, M), math.log2(sum(1 for _ in itertools.product(range(M), repeat=N))), atol=1e-12)
 
 
 def test_injective_maps_of_large_sizes() -> None:
@@ -52,9 +48,7 @@ def test_injective_maps_of_large_sizes() -> None:
 def test_bits_at_an_accuracy_against_blahut_arimoto(M: int) -> None:
     """The rate-distortion function by its definition: least mutual information at this error share."""
     slope = 2.5
-    joint = np.exp(
-        -slope * (1 - np.eye(M))
-    )  # the optimal channel of a uniform source at this slope: symmetric
+    joint = np.exp(-slope * (1 - np.eye(M)))  # the optimal channel of a uniform source at this slope: symmetric
     channel = joint / joint.sum(axis=1, keepdims=True)
     information = np.mean(np.sum(channel * np.log2(channel * M), axis=1))
     assert_allclose(bits_uniform(7, M, accuracy=float(channel[0, 0])), 7 * information, rtol=1e-12)

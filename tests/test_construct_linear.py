@@ -81,9 +81,7 @@ def test_gradients_as_memories(eta: float) -> None:
     def loss(W):
         return jnp.sum(p * -jax.nn.log_softmax(E @ W.T @ U.T))
 
-    updates, _ = (sgd := optax.sgd(eta)).update(
-        jax.grad(loss)(jnp.zeros((6, 6))), sgd.init(jnp.zeros((6, 6)))
-    )
+    updates, _ = (sgd := optax.sgd(eta)).update(jax.grad(loss)(jnp.zeros((6, 6))), sgd.init(jnp.zeros((6, 6))))
     assert_allclose(gradient_step(E, U, p, eta=eta).W, updates, rtol=1e-12, atol=1e-12)
 
 
@@ -142,9 +140,7 @@ def test_quantised_bits() -> None:
     assert result.total_bits == pytest.approx(16 * 16 * result.bits_per_weight)
     levels = np.rint(np.asarray(result.memory.W, np.float64) / result.step)
     assert_allclose(levels * result.step, result.memory.W, rtol=1e-6)
-    assert (
-        levels.max() - levels.min() < 2**result.used_bits_per_weight <= 2 * (levels.max() - levels.min() + 1)
-    )
+    assert levels.max() - levels.min() < 2**result.used_bits_per_weight <= 2 * (levels.max() - levels.min() + 1)
     assert result.used_bits == 16 * 16 * result.used_bits_per_weight < result.total_bits
 
 

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -21,7 +22,7 @@ from facthold.construct import (
     tangent_directions,
     tangent_kernel,
 )
-from facthold.construct.solve import cross_entropy, enough_for_margin, minimise
+from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise
 from facthold.measure.recall import accuracy, margins, smallest_margins
 from facthold.models import MLPMemory
 
@@ -96,9 +97,7 @@ def test_tangent_is_the_derivative_along_q(sigma: Activation) -> None:
 def test_pairs_converge_to_the_tangent_at_second_order() -> None:
     problem, (W, V, Q) = small(), normal(0, 3, 7, 6)
     exact = tangent(problem.E, W, V, Q, SIGNED)
-    errors = [
-        jnp.abs(pair_neurons(W, V, Q, SIGNED, eps)(problem.E) - exact).max() for eps in (1e-2, 5e-3, 2.5e-3)
-    ]
+    errors = [jnp.abs(pair_neurons(W, V, Q, SIGNED, eps)(problem.E) - exact).max() for eps in (1e-2, 5e-3, 2.5e-3)]
     # halving epsilon quarters the error, up to the next term, of relative order epsilon^2
     assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2, atol=0.01)
 
@@ -127,9 +126,7 @@ def test_tangent_directions_are_their_formula() -> None:
     Q = tangent_directions(problem, W, V, k, SIGNED)
     C = math.sqrt(k + 1) * SIGNED.coefficient(k + 1)
     for i in range(5):
-        terms = [
-            hermite(k, e @ W[i]) * (V[i] @ u) * e for e, u in zip(problem.E, problem.targets, strict=True)
-        ]
+        terms = [hermite(k, e @ W[i]) * (V[i] @ u) * e for e, u in zip(problem.E, problem.targets, strict=True)]
         assert_allclose(Q[i], sum(terms) / (5 * C), rtol=1e-10, atol=1e-12)
 
 
@@ -180,10 +177,7 @@ def test_convex_tangent_meets_its_margin() -> None:
     W, V = normal(0, 2, 48, 12).astype(problem.E.dtype)
     solution = solve_tangent(problem, W, V, margin=2.0)
     assert solution.status == "enough"
-    scores = (
-        tangent(problem.E.astype(float), W.astype(float), V.astype(float), jnp.asarray(solution.x))
-        @ problem.U.T
-    )
+    scores = tangent(problem.E.astype(float), W.astype(float), V.astype(float), jnp.asarray(solution.x)) @ problem.U.T
     gamma = np.array(jnp.take_along_axis(scores, problem.f[:, None], axis=1) - scores)
     gamma[np.arange(60), np.asarray(problem.f)] = np.inf
     assert gamma.min() >= 2.0 - 1e-5  # float32 data
@@ -207,7 +201,8 @@ def test_convex_tangent_finds_the_minimum_of_what_it_cannot_store() -> None:
     assert solution.converged
 
     def loss(Q):
-        return cross_entropy(tangent(problem.E, W, V, Q) @ problem.U.T, problem.f)
+        scores = tangent(problem.E, W, V, Q) @ problem.U.T
+        return optax.softmax_cross_entropy_with_integer_labels(scores, problem.f).mean()
 
     gradient = jax.grad(loss)(jnp.asarray(solution.x, jnp.float32))
     start = jax.grad(loss)(jnp.zeros_like(W))
@@ -221,9 +216,7 @@ def test_solver_on_a_quadratic_of_any_shape() -> None:
     solution = minimise(quadratic, np.zeros((3, 2)), (A, b))
     assert solution.status == "tolerance"
     assert solution.x.dtype == np.float64
-    assert_allclose(
-        solution.x, np.linalg.solve(A, b), atol=1e-8
-    )  # the gradient's tolerance over the least eigenvalue
+    assert_allclose(solution.x, np.linalg.solve(A, b), atol=1e-8)  # the gradient's tolerance over the least eigenvalue
     assert solution.value == pytest.approx(-0.5 * np.sum(b * np.linalg.solve(A, b)))
 
 
@@ -250,9 +243,8 @@ def test_enough_for_margin_is_sharp() -> None:
     """One row that just has the margin against one other output, and N - 1 without loss, reach it."""
     N, margin = 5, 1.5
     logits = jnp.asarray([[margin, 0.0]] + [[1e3, 0.0]] * (N - 1))
-    assert float(cross_entropy(logits, jnp.zeros(N, int))) == pytest.approx(
-        enough_for_margin(margin, N), rel=1e-5
-    )
+    answers = Wanted(np.zeros(N, int), np.ones(N, bool), np.ones(logits.shape[1], bool))
+    assert float(cross_entropy(logits, answers)) == pytest.approx(enough_for_margin(margin, N), rel=1e-5)
 
 
 def test_polynomial_memories_meet_assumption_3() -> None:

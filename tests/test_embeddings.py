@@ -25,9 +25,7 @@ def test_a_longer_table_begins_with_the_shorter_one(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["sphere", "gaussian"])
 def test_other_keys_give_other_rows(kind: str) -> None:
     rows = [np.asarray(embed(kind, 10, 7, key=k)) for k in (KEY, *jax.random.split(KEY))]
-    assert not any(
-        np.isin(a, b).any() for a, b in [(rows[0], rows[1]), (rows[0], rows[2]), (rows[1], rows[2])]
-    )
+    assert not any(np.isin(a, b).any() for a, b in [(rows[0], rows[1]), (rows[0], rows[2]), (rows[1], rows[2])])
 
 
 def test_gaussian_rows_have_squared_norm_one_on_average() -> None:

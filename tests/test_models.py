@@ -63,9 +63,7 @@ def test_mlp_against_its_formula() -> None:
     memory = eqx.tree_at(lambda mlp: mlp.b, MEMORIES["mlp with bias"], jnp.linspace(-1, 1, WIDTH))
     x = np.asarray(jax.random.normal(KEY, (D,)))
     W, V, b = (np.asarray(a) for a in (memory.W, memory.V, memory.b))
-    assert_allclose(
-        memory(jnp.asarray(x)), sum(V[i] * max(W[i] @ x + b[i], 0) for i in range(WIDTH)), rtol=1e-5
-    )
+    assert_allclose(memory(jnp.asarray(x)), sum(V[i] * max(W[i] @ x + b[i], 0) for i in range(WIDTH)), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["linear", "low rank", "mlp"])

@@ -20,19 +20,14 @@ CROWDED = random_problem(60, 8, M=40, map="uniform", key=KEY)  # too many for d 
 def brute_force(memory, problem) -> tuple[np.ndarray, np.ndarray]:
     """Predictions and smallest margins, one score at a time in float64."""
     F = np.asarray(memory(problem.E), np.float64)
-    scores = np.array(
-        [[np.dot(u, F[x]) for u in np.asarray(problem.U, np.float64)] for x in range(problem.N)]
-    )
+    scores = np.array([[np.dot(u, F[x]) for u in np.asarray(problem.U, np.float64)] for x in range(problem.N)])
     smallest = [
-        min(scores[x, f] - scores[x, y] for y in range(problem.M) if y != f)
-        for x, f in enumerate(problem.f.tolist())
+        min(scores[x, f] - scores[x, y] for y in range(problem.M) if y != f) for x, f in enumerate(problem.f.tolist())
     ]
     return scores.argmax(axis=1), np.array(smallest)
 
 
-@pytest.mark.parametrize(
-    "memory", [outer_product(CROWDED), MLPMemory.init(8, 20, key=KEY)], ids=["linear", "mlp"]
-)
+@pytest.mark.parametrize("memory", [outer_product(CROWDED), MLPMemory.init(8, 20, key=KEY)], ids=["linear", "mlp"])
 def test_against_brute_force(memory) -> None:
     predicted, smallest = brute_force(memory, CROWDED)
     assert_array_equal(decode(memory, CROWDED), predicted)
@@ -54,9 +49,7 @@ def test_margins_are_positive_exactly_where_recalled() -> None:
 def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = outer_product(CROWDED)
     whole = recalled(memory, CROWDED), smallest_margins(memory, CROWDED), decode(memory, CROWDED)
-    monkeypatch.setattr(
-        recall, "BLOCK_ENTRIES", 7 * CROWDED.M
-    )  # 60 rows in blocks of 7: the last one is short
+    monkeypatch.setattr(recall, "BLOCK_ENTRIES", 7 * CROWDED.M)  # 60 rows in blocks of 7: the last one is short
     assert_array_equal(recalled(memory, CROWDED), whole[0])
     assert_allclose(smallest_margins(memory, CROWDED), whole[1], atol=1e-5)
     assert_array_equal(decode(memory, CROWDED), whole[2])
@@ -75,9 +68,7 @@ def test_memory_that_is_not_finite_recalls_nothing() -> None:
 
 def test_ties_and_infinities_are_not_recall() -> None:
     nan, inf = jnp.nan, jnp.inf
-    scores = jnp.asarray(
-        [[2.0, 1.0], [1.0, 1.0], [1.0, 2.0], [nan, 1.0], [1.0, nan], [inf, 1.0], [1.0, -inf]]
-    )
+    scores = jnp.asarray([[2.0, 1.0], [1.0, 1.0], [1.0, 2.0], [nan, 1.0], [1.0, nan], [inf, 1.0], [1.0, -inf]])
     assert right(scores, jnp.zeros(7, int)).tolist() == [True, False, False, False, False, False, True]
 
 

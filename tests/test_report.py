@@ -142,10 +142,7 @@ def test_pictures_are_inside_the_page_and_nothing_is_outside(section: FigureSect
     assert base64.b64decode(data) == image.read_bytes()
     assert picture["alt"]
     links = [
-        value or ""
-        for _, attributes in page.tags
-        for name, value in attributes.items()
-        if name in ("href", "src")
+        value or "" for _, attributes in page.tags for name, value in attributes.items() if name in ("href", "src")
     ]
     assert all(link.startswith(("#", "data:")) for link in links)
     assert "url(" not in text
@@ -187,9 +184,7 @@ def test_readers_find_their_way(section: FigureSection) -> None:
 def test_a_verdict_has_a_colour_and_a_mark(verdict: str, colour: str) -> None:
     assert verdict_colour(verdict) == colour
     page = Page(render([], [claim(verdict=verdict)], ORIGIN))
-    assert [a["class"] for a in page.attributes("td") if a.get("class") in ("good", "bad", "open")] == [
-        colour
-    ]
+    assert [a["class"] for a in page.attributes("td") if a.get("class") in ("good", "bad", "open")] == [colour]
 
 
 def test_keys_beyond_the_known_ones_get_a_column(section: FigureSection) -> None:
@@ -223,9 +218,7 @@ def test_what_cannot_be_written_or_read_is_told_in_one_line(section: FigureSecti
 
 def test_pictures_of_other_kinds_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"image=.*save it as one of: \.png, \.svg"):
-        FigureSection(
-            name="a", title="A", caption="a", command="a", preset="a", image=tmp_path / "figure.pdf"
-        )
+        FigureSection(name="a", title="A", caption="a", command="a", preset="a", image=tmp_path / "figure.pdf")
 
 
 @pytest.mark.parametrize(

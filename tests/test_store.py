@@ -65,9 +65,7 @@ def work(path: str, count: int) -> None:
 
 
 def start_worker(path: Path, count: int) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, __file__, str(path), str(count)], stdout=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen([sys.executable, __file__, str(path), str(count)], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -311,9 +309,7 @@ def test_other_formats_are_refused(path: Path, step: int, age: str) -> None:
 def test_the_file_says_whose_it_is(path: Path) -> None:
     Store(path).close()
     header = path.read_bytes()[:100]
-    assert (
-        int.from_bytes(header[68:72], "big") == APPLICATION_ID
-    )  # offsets of SQLite's file format, section 1.3
+    assert int.from_bytes(header[68:72], "big") == APPLICATION_ID  # offsets of SQLite's file format, section 1.3
     assert int.from_bytes(header[60:64], "big") == SCHEMA_VERSION
 
 

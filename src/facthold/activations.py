@@ -5,20 +5,22 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from facthold.errors import unknown
 
+Values = Float[Array, "*s"] | Float[np.ndarray, "*s"]
 
-def hermite(k: int, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+
+def hermite(k: int, x: Values) -> Values:
     """h_k(x): degree k, orthonormal under N(0, 1).
 
     By the recurrence h_{j+1} = (x h_j - sqrt(j) h_{j-1}) / sqrt(j + 1).
     """
     if k < 0:
         raise ValueError(f"the degree k={k} must be 0 or more")
-    before, now = jnp.zeros_like(x), jnp.ones_like(x)
+    before, now = 0 * x, 0 * x + 1  # NumPy arrays stay NumPy arrays
     for j in range(k):
         before, now = now, (x * now - math.sqrt(j) * before) / math.sqrt(j + 1)
     return now
@@ -30,8 +32,8 @@ class Activation(Protocol):
 
     @property
     def name(self) -> str: ...
-    def __call__(self, x: Float[Array, "*s"]) -> Float[Array, "*s"]: ...
-    def derivative(self, x: Float[Array, "*s"]) -> Float[Array, "*s"]: ...
+    def __call__(self, x: Values) -> Values: ...
+    def derivative(self, x: Values) -> Values: ...
     def coefficient(self, k: int) -> float:
         """c_k = E[sigma(x) h_k(x)] for x ~ N(0, 1)."""
         ...
@@ -43,10 +45,10 @@ class ReLU:
 
     name: str = "relu"
 
-    def __call__(self, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    def __call__(self, x: Values) -> Values:
         return jax.nn.relu(x)
 
-    def derivative(self, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    def derivative(self, x: Values) -> Values:
         return (x > 0).astype(x.dtype)
 
     def coefficient(self, k: int) -> float:
@@ -75,10 +77,10 @@ class Polynomial:
     def name(self) -> str:
         return "hermite:" + ",".join(repr(c) for c in self.coefficients)
 
-    def __call__(self, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
-        return sum((c * hermite(k, x) for k, c in enumerate(self.coefficients) if c), jnp.zeros_like(x))
+    def __call__(self, x: Values) -> Values:
+        return sum((c * hermite(k, x) for k, c in enumerate(self.coefficients) if c), 0 * x)
 
-    def derivative(self, x: Float[Array, "*s"]) -> Float[Array, "*s"]:
+    def derivative(self, x: Values) -> Values:
         """h_k' = sqrt(k) h_{k-1}."""
         lowered = tuple(math.sqrt(k) * c for k, c in enumerate(self.coefficients))[1:]
         return Polynomial(lowered or (0.0,))(x)

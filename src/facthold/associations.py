@@ -84,6 +84,11 @@ class Problem(eqx.Module):
     def d(self) -> int:
         return self.E.shape[1]
 
+    def host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """E, U and the rows u_{f*(x)} as NumPy arrays, for closed forms that are not worth a compilation."""
+        E, U = np.asarray(self.E), np.asarray(self.U)
+        return E, U, U[np.asarray(self.f)]
+
     @property
     def targets(self) -> Float[Array, "N d"]:
         """Rows u_{f*(x)}."""
@@ -91,7 +96,13 @@ class Problem(eqx.Module):
 
 
 def random_problem(
-    N: int, d: int, M: int | None = None, *, key: PRNGKeyArray, embeddings: str = "sphere", map: str = "identity"
+    N: int,
+    d: int,
+    M: int | None = None,
+    *,
+    key: PRNGKeyArray,
+    embeddings: str = "sphere",
+    map: str = "identity",
 ) -> Problem:
     """N random associations in d dimensions with M outputs (as many as inputs where M is left out)."""
     M = N if M is None else M

@@ -50,7 +50,7 @@ BENCHES = (
 )
 
 
-def needed_flops(N: int, M: int, d: int, m: int) -> float:
+def needed_flops(N: int, M: int, d: int, m: int) -> int:
     """Floating-point operations of one training step of one member, two a multiplication and addition.
 
     Scores F U^T and their way back P U: 2 N M d each. A linear memory: E W and its weight gradient,
@@ -84,9 +84,7 @@ def peak_flops(seconds: float = 1.0, size: int = 1024) -> float:
 def run_bench(bench: Bench, seconds: float) -> dict[str, Any]:
     """Milliseconds a step and member, here and plain, their ratio, and our share of the machine's peak."""
     way = method(bench.method)
-    problems = [
-        random_problem(bench.N, bench.d, key=derive("bench", i, bench.d)) for i in range(len(shared_lanes()))
-    ]
+    problems = [random_problem(bench.N, bench.d, key=derive("bench", i, bench.d)) for i in range(len(shared_lanes()))]
     ours, plain = [], []
     for _ in range(ROUNDS):
         ours.append(_time_engine(way, problems, bench.m, seconds / ROUNDS))

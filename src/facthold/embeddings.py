@@ -30,6 +30,12 @@ def sphere(n: int, d: int, *, key: PRNGKeyArray) -> Rows:
     return jnp.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=jnp.float32)
 
 
+def signs(n: int, d: int, *, key: PRNGKeyArray) -> Rows:
+    """Rows uniform on {-1, +1}^d / sqrt(d): the patterns of Hopfield networks."""
+    check_positive(n=n, d=d)
+    return jnp.asarray(np.where(_normal(n, d, key) > 0, 1, -1) / np.sqrt(d), dtype=jnp.float32)
+
+
 def orthogonal(n: int, d: int, *, key: PRNGKeyArray) -> Rows:
     """One-hot rows. There are only d of them, which is why superposition is needed (remark in 3.1)."""
     del key  # nothing is random here; the signature is that of the others
@@ -49,11 +55,16 @@ def host_generator(key: PRNGKeyArray) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=words[-2:]))
 
 
-EMBEDDINGS: dict[str, Callable[..., Rows]] = {"sphere": sphere, "gaussian": gaussian, "orthogonal": orthogonal}
+EMBEDDINGS: dict[str, Callable[..., Rows]] = {
+    "sphere": sphere,
+    "gaussian": gaussian,
+    "signs": signs,
+    "orthogonal": orthogonal,
+}
 
 
 def embed(kind: str, n: int, d: int, *, key: PRNGKeyArray) -> Rows:
-    """The embeddings called ``kind``: 'sphere', 'gaussian' or 'orthogonal'."""
+    """The embeddings called ``kind``: 'sphere', 'gaussian', 'signs' or 'orthogonal'."""
     if kind not in EMBEDDINGS:
         raise unknown("embeddings", kind, EMBEDDINGS)
     return EMBEDDINGS[kind](n, d, key=key)

@@ -70,9 +70,7 @@ class FigureSection:
 
     def __post_init__(self) -> None:
         if self.image.suffix.lower() not in IMAGES:
-            raise ValueError(
-                f"image={str(self.image)!r} cannot be embedded; save it as one of: {', '.join(IMAGES)}"
-            )
+            raise ValueError(f"image={str(self.image)!r} cannot be embedded; save it as one of: {', '.join(IMAGES)}")
 
 
 def write_report(
@@ -119,17 +117,13 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _summary(
-    sections: Sequence[FigureSection], claims: Sequence[Mapping[str, Any]], provenance: Provenance
-) -> str:
+def _summary(sections: Sequence[FigureSection], claims: Sequence[Mapping[str, Any]], provenance: Provenance) -> str:
     counts = Counter(str(claim.get("verdict", NOTHING)) for claim in claims)
     verdicts = ", ".join(f"{verdict}: {count}" for verdict, count in counts.most_common()) or "none"
     presets = ", ".join(dict.fromkeys(section.preset for section in sections)) or NOTHING
     facts = f"Figures: {len(sections)} (preset {presets}). Claims: {len(claims)} ({verdicts})."
     made = f"facthold {provenance.facthold}, {provenance.date}, {duration(provenance.seconds)} of computing."
-    links = "".join(
-        f'<li><a href="#{_anchor(section)}">{html.escape(section.title)}</a></li>' for section in sections
-    )
+    links = "".join(f'<li><a href="#{_anchor(section)}">{html.escape(section.title)}</a></li>' for section in sections)
     nav = f'<nav aria-label="Figures"><ul>{links}</ul></nav>' if sections else ""
     return f'<p>{html.escape(facts)}</p>\n<p class="soft">{html.escape(made)}</p>\n{nav}'
 
@@ -180,9 +174,7 @@ def _table(caption: str, known: Iterable[str], rows: Sequence[Mapping[str, Any]]
     """A table of the known columns, then of whatever else the rows hold; the first column names the row."""
     names = list(dict.fromkeys([*known, *(name for row in rows for name in row)]))
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
-    body = "\n".join(
-        f"<tr>{''.join(_entry(name, row, name == names[0]) for name in names)}</tr>" for row in rows
-    )
+    body = "\n".join(f"<tr>{''.join(_entry(name, row, name == names[0]) for name in names)}</tr>" for row in rows)
     label = html.escape(caption)
     return f"""<div class="scroll" role="region" aria-label="{label}" tabindex="0"><table>
 <caption>{label}</caption>
@@ -231,7 +223,5 @@ def _data_uri(section: FigureSection) -> str:
         data = section.image.read_bytes()
     except OSError as error:
         reason = error.strerror or error
-        raise FactholdError(
-            f"cannot read {section.image}: {reason}; draw it again: {section.command}"
-        ) from error
+        raise FactholdError(f"cannot read {section.image}: {reason}; draw it again: {section.command}") from error
     return f"data:{IMAGES[section.image.suffix.lower()]};base64,{base64.b64encode(data).decode()}"

@@ -5,8 +5,7 @@ import sys
 from collections.abc import Sequence
 
 import typer
-from click import ClickException
-from click.exceptions import Abort, Exit
+from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
 from facthold.errors import FactholdError
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         _fail("interrupted; what was finished is stored, and the same command goes on from there", INTERRUPTED)
-    except ClickException as error:
+    except TyperException as error:
         _fail(error.format_message(), BAD_INPUT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

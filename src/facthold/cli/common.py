@@ -19,9 +19,12 @@ from facthold.sweep.runner import run_cells
 from facthold.sweep.store import Row, Store, default_store_path
 
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="Results file (default: facthold-results.sqlite here, or FACTHOLD_STORE).")
+    Path | None,
+    typer.Option("--store", help="Results file (default: facthold-results.sqlite here, or FACTHOLD_STORE)."),
 ]
-PresetOption = Annotated[str, typer.Option("--preset", help="smoke (seconds), quick (minutes) or paper (its whole grid).")]
+PresetOption = Annotated[
+    str, typer.Option("--preset", help="smoke (seconds), quick (minutes) or paper (its whole grid).")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder for pictures and pages.")]
 OUT = Path("facthold-out")
@@ -94,7 +97,8 @@ def draw(
         rows = store.rows(keys=[cell.key for cell in cells])
         if not rows:
             raise FactholdError(
-                f"nothing of {figure.name} at preset {preset} is stored in {store.path}; run it without --plot-only first"
+                f"nothing of {figure.name} at preset {preset} is stored in {store.path}; "
+                "run it without --plot-only first"
             )
     read = [values(row) for row in rows]
     files = figure.save(read, out, preset)

@@ -11,8 +11,18 @@ import typer
 from facthold.claims import CLAIMS
 from facthold.cli.app import app
 from facthold.cli.common import (
-    OUT, Drawn, JsonOption, OutOption, PresetOption, StoreOption, check_preset, compute_cells, draw, open_store,
-    print_json, read_config,
+    OUT,
+    Drawn,
+    JsonOption,
+    OutOption,
+    PresetOption,
+    StoreOption,
+    check_preset,
+    compute_cells,
+    draw,
+    open_store,
+    print_json,
+    read_config,
 )  # fmt: skip
 from facthold.cli.progress import messages
 from facthold.cli.tables import show
@@ -101,7 +111,13 @@ def _section(drawn: Drawn, seconds: float, arguments: str) -> FigureSection:
 def print_fits(drawn: Drawn) -> None:
     """The fits of a figure as a table."""
     rows = [
-        (fit.name, f"{fit.slope:.3f}", f"{fit.constant:.3g}", "{:.3g} to {:.3g}".format(*fit.interval), str(fit.n))
+        (
+            fit.name,
+            f"{fit.slope:.3f}",
+            f"{fit.constant:.3g}",
+            "{:.3g} to {:.3g}".format(*fit.interval),
+            str(fit.n),
+        )
         for fit in drawn.fits
     ]
     title = f"{drawn.figure.name}: {drawn.figure.title} (preset {drawn.preset})"

@@ -20,7 +20,9 @@ from facthold.train.protocols import PROTOCOLS
 
 @app.command(name="list")
 def list_(
-    figure: Annotated[str | None, typer.Option("--figure", help="The presets of this figure, as a config file.")] = None,
+    figure: Annotated[
+        str | None, typer.Option("--figure", help="The presets of this figure, as a config file.")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """What there is: figures, claims, methods, protocols."""
@@ -37,8 +39,16 @@ def list_(
             }
         )
         return
-    show("Figures (facthold figure NAME)", ("name", "place", "title"), [(f.name, f.place, f.title) for f in FIGURES.values()])
-    show("Claims (facthold verify ID)", ("id", "place", "statement"), [(c.id, c.place, c.statement) for c in CLAIMS.values()])
+    show(
+        "Figures (facthold figure NAME)",
+        ("name", "place", "title"),
+        [(f.name, f.place, f.title) for f in FIGURES.values()],
+    )
+    show(
+        "Claims (facthold verify ID)",
+        ("id", "place", "statement"),
+        [(c.id, c.place, c.statement) for c in CLAIMS.values()],
+    )
     show(
         "Methods (facthold memory --method NAME)", ("name", "memory", "place"),
         [(m.name, m.family, m.place) for m in METHODS.values()],
@@ -104,4 +114,3 @@ def results(
 
 def _short(value: object) -> str:
     return f"{value:.5g}" if isinstance(value, float | int) else ""
-

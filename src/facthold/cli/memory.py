@@ -50,10 +50,13 @@ def memory(
     made = make_memory(way, problem, m, seed)
     seconds = time.perf_counter() - start
     margins = np.asarray(smallest_margins(made, problem))
-    needed = bounds.bits_injective(N, problem.M) if map in ("identity", "injective") else bounds.bits_uniform(N, problem.M)
+    needed = (
+        bounds.bits_injective(N, problem.M) if map in ("identity", "injective") else bounds.bits_uniform(N, problem.M)
+    )
     facts = {
         "method": method, "N": N, "d": d, "m": m, "M": problem.M, "map": map, "seed": seed,
-        "recall": accuracy(made, problem), "smallest_margin": float(margins.min()), "median_margin": float(np.median(margins)),
+        "recall": accuracy(made, problem), "smallest_margin": float(margins.min()),
+        "median_margin": float(np.median(margins)),
         "n_params": made.n_params, "params_per_fact": made.n_params / N, "bits": bits.parameters_bits(made),
         "bits_needed": needed, "seconds": seconds,
     }  # fmt: skip

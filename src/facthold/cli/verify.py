@@ -9,7 +9,14 @@ from facthold.claims import CLAIMS, claim
 from facthold.claims.base import Claim
 from facthold.cli.app import app
 from facthold.cli.common import (
-    JsonOption, PresetOption, StoreOption, check_preset, compute_cells, open_store, print_json, values,
+    JsonOption,
+    PresetOption,
+    StoreOption,
+    check_preset,
+    compute_cells,
+    open_store,
+    print_json,
+    values,
 )  # fmt: skip
 from facthold.cli.tables import show
 from facthold.sweep.store import Store
@@ -17,7 +24,9 @@ from facthold.sweep.store import Store
 
 @app.command()
 def verify(
-    ids: Annotated[list[str] | None, typer.Argument(help="Claims to check (default: all; see `facthold list`).")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Claims to check (default: all; see `facthold list`).")
+    ] = None,
     preset: PresetOption = "quick",
     stored: Annotated[bool, typer.Option("--stored", help="Judge what is stored, compute nothing.")] = False,
     store: StoreOption = None,

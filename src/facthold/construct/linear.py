@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,10 +13,10 @@ from facthold.errors import check_positive
 from facthold.models.memory import LinearMemory, LowRankMemory
 
 
-@eqx.filter_jit
 def outer_product(problem: Problem) -> LinearMemory:
     """W = sum_x u_{f*(x)} e_x^T (theorem 1): one gradient step on the correlation loss from W = 0."""
-    return LinearMemory(problem.targets.T @ problem.E)
+    E, _, targets = problem.host()
+    return LinearMemory(jnp.asarray(targets.T @ E))
 
 
 def weighted(E: Float[Array, "N d"], U: Float[Array, "M d"], alpha: Float[Array, "N M"]) -> LinearMemory:
@@ -46,9 +45,7 @@ def gradient_step(
     """
     total, least = float(p.sum()), float(p.min())
     if least < 0 or abs(total - 1) > math.sqrt(jnp.finfo(p.dtype).eps):
-        raise ValueError(
-            f"p must be a joint distribution over (z, y): it sums to {total:g} and its least is {least:g}"
-        )
+        raise ValueError(f"p must be a joint distribution over (z, y): it sums to {total:g} and its least is {least:g}")
     return weighted(E, U, eta * (p - p.mean(axis=1, keepdims=True)))
 
 
@@ -75,9 +72,7 @@ class Quantised:
         return self.used_bits_per_weight * self.memory.n_params
 
 
-def quantised(
-    problem: Problem, step: float | None = None, *, memory: LinearMemory | None = None
-) -> Quantised:
+def quantised(problem: Problem, step: float | None = None, *, memory: LinearMemory | None = None) -> Quantised:
     """Corollary 2: round each weight of a linear memory to the nearest multiple of ``step``.
 
     The memory is the outer product where none is given. Without a step it is the largest that the proof

@@ -16,9 +16,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from facthold.activations import RELU, Activation, hermite
 from facthold.associations import Problem
-from facthold.construct.solve import Solution, cross_entropy, enough_for_margin, minimise
+from facthold.construct.solve import Solution, Wanted, cross_entropy, enough_for_margin, minimise, wanted
 from facthold.errors import check_positive
 from facthold.models.memory import MLPMemory
+from facthold.padding import pad_rows, padded
 
 MAX_DEGREE = 8
 """Degrees k that are looked at when none is given; higher ones need far more neurons than fit anywhere."""
@@ -40,16 +41,14 @@ def hermite_features(
         k = _least(noise, sigma)
     c_k = sigma.coefficient(k) if k >= 1 else 0.0
     if not c_k:
-        raise ValueError(
-            f"k={k}: {sigma.name!r} holds no <e_x, e_z>^k, as c_{k} = 0 or k < 1; choose one of {degrees}"
-        )
+        raise ValueError(f"k={k}: {sigma.name!r} holds no <e_x, e_z>^k, as c_{k} = 0 or k < 1; choose one of {degrees}")
     W = jax.random.normal(key, (m, problem.d), problem.E.dtype)
     return MLPMemory(W, _hermite_readout(problem, W, k) / c_k, sigma=sigma)
 
 
-@eqx.filter_jit
 def _hermite_readout(problem: Problem, W: Array, k: int) -> Array:
-    return hermite(k, problem.E @ W.T).T @ problem.targets / len(W)
+    E, _, targets = problem.host()
+    return jnp.asarray(hermite(k, E @ np.asarray(W).T).T @ targets / len(W))
 
 
 def tangent_kernel(
@@ -70,10 +69,7 @@ def tangent_kernel(
     """
     degrees = [j for j in range(MAX_DEGREE + 1) if sigma.coefficient(j + 1)]
     if k is None:
-        noise = {
-            j: _noise(sigma.derivative, _tangent_coefficient(sigma, j), problem.d, j + 1, m // 2)
-            for j in degrees
-        }
+        noise = {j: _noise(sigma.derivative, _tangent_coefficient(sigma, j), problem.d, j + 1, m // 2) for j in degrees}
         k = _least(noise, sigma)
     if k < 0 or not sigma.coefficient(k + 1):
         raise ValueError(f"k={k}: {sigma.name!r} has c_{k + 1} = 0, or k < 0; choose one of {degrees}")
@@ -98,9 +94,7 @@ def convex_tangent(
     Ends early where every association surely has the ``margin``. ``solve_tangent`` says how it ended.
     """
     W, V = _tangent_neurons(problem, m, key)
-    solution = solve_tangent(
-        problem, W, V, sigma, max_iterations=max_iterations, tolerance=tolerance, margin=margin
-    )
+    solution = solve_tangent(problem, W, V, sigma, max_iterations=max_iterations, tolerance=tolerance, margin=margin)
     Q = jnp.asarray(solution.x, problem.E.dtype)
     return _nearest_pairs(problem.E, W, V, Q, sigma, epsilon)
 
@@ -117,7 +111,6 @@ def tangent(
     return (sigma.derivative(x @ W.T) * (x @ Q.T)) @ V
 
 
-@eqx.filter_jit
 def tangent_directions(
     problem: Problem, W: Float[Array, "m d"], V: Float[Array, "m d"], k: int, sigma: Activation = RELU
 ) -> Float[Array, "m d"]:
@@ -126,8 +119,9 @@ def tangent_directions(
     C = sqrt(k+1) c_{k+1} is the coefficient of sigma' at degree k, as h_j' = sqrt(j) h_{j-1}. It is the
     expectation of the margin without 1/C, for which the proof has c_{k+1}.
     """
-    weights = hermite(k, problem.E @ W.T) * (problem.targets @ V.T)
-    return weights.T @ problem.E / (len(W) * _tangent_coefficient(sigma, k))
+    E, _, targets = problem.host()
+    weights = hermite(k, E @ np.asarray(W).T) * (targets @ np.asarray(V).T)
+    return jnp.asarray(weights.T @ E / (len(W) * _tangent_coefficient(sigma, k)))
 
 
 def pair_neurons(
@@ -141,9 +135,7 @@ def pair_neurons(
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise ValueError(f"epsilon={epsilon} must be positive; 1e-4 / |Q e_x| is a good size in float32")
     v = V / (2 * epsilon)
-    return MLPMemory(
-        jnp.concatenate([W + epsilon * Q, W - epsilon * Q]), jnp.concatenate([v, -v]), sigma=sigma
-    )
+    return MLPMemory(jnp.concatenate([W + epsilon * Q, W - epsilon * Q]), jnp.concatenate([v, -v]), sigma=sigma)
 
 
 def solve_tangent(
@@ -157,19 +149,20 @@ def solve_tangent(
     margin: float = 1.0,
 ) -> Solution:
     """The Q of least cross entropy for these W and V; the solution's ``x`` is Q."""
-    gates = sigma.derivative(problem.E @ W.T)
+    E, U = pad_rows(problem.E, padded(problem.N)), pad_rows(problem.U, padded(problem.M))
+    gates = sigma.derivative(E @ np.asarray(W).T)
     return minimise(
         _tangent_loss,
         np.zeros(W.shape),
-        (problem.E, gates, V, problem.U, problem.f),
+        (E, gates, V, U, wanted(problem)),
         max_iterations=max_iterations,
         tolerance=tolerance,
         enough=enough_for_margin(margin, problem.N),
     )
 
 
-def _tangent_loss(Q: Array, E: Array, gates: Array, V: Array, U: Array, f: Array) -> Array:
-    return cross_entropy(((gates * (E @ Q.T)) @ V) @ U.T, f)
+def _tangent_loss(Q: Array, E: Array, gates: Array, V: Array, U: Array, answers: Wanted) -> Array:
+    return cross_entropy(((gates * (E @ Q.T)) @ V) @ U.T, answers)
 
 
 def inner_product_moment(d: int, p: int) -> float:
@@ -193,9 +186,7 @@ def _noise(activation: Callable[[Array], Array], coefficient: float, d: int, p: 
 
 def _least(noise: dict[int, float], sigma: Activation) -> int:
     if not noise:
-        raise ValueError(
-            f"sigma={sigma.name!r} has no Hermite component that holds associations; take 'relu'"
-        )
+        raise ValueError(f"sigma={sigma.name!r} has no Hermite component that holds associations; take 'relu'")
     return min(noise, key=noise.__getitem__)
 
 
@@ -228,13 +219,15 @@ def _nearest_pairs(
     """
     if epsilon is not None:
         return pair_neurons(W, V, Q, sigma, epsilon)
-    size = float(jnp.sqrt(jnp.mean((E @ Q.T) ** 2))) or 1.0  # of <q_i, e_x>, where <w_i, e_x> is about 1
+    size = (
+        float(np.sqrt(np.mean((np.asarray(E) @ np.asarray(Q).T) ** 2))) or 1.0
+    )  # of <q_i, e_x>; <w_i, e_x> is about 1
+    E = jnp.asarray(pad_rows(E, padded(len(E))))  # at a zero row both F and the tangent are zero
     steps = [float(jnp.finfo(E.dtype).eps) ** power / size for power in (1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 4)]
     pairs = [pair_neurons(W, V, Q, sigma, step) for step in steps]
-    exact = tangent(E, W, V, Q, sigma)
-    return min(pairs, key=lambda memory: float(_squared_error(memory, E, exact)))
+    return min(pairs, key=lambda memory: float(_squared_error(memory, E, W, V, Q)))
 
 
 @eqx.filter_jit
-def _squared_error(memory: MLPMemory, E: Array, exact: Array) -> Array:
-    return jnp.sum((memory(E) - exact) ** 2)
+def _squared_error(memory: MLPMemory, E: Array, W: Array, V: Array, Q: Array) -> Array:
+    return jnp.sum((memory(E) - tangent(E, W, V, Q, memory.sigma)) ** 2)

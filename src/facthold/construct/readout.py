@@ -13,10 +13,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from facthold.activations import RELU, Activation
 from facthold.associations import Problem
-from facthold.construct.solve import cross_entropy, enough_for_margin, minimise
+from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise, wanted
 from facthold.embeddings import host_generator
 from facthold.errors import check_positive
 from facthold.models.memory import MLPMemory
+from facthold.padding import pad_rows, padded
 
 MARGIN = 7.0
 """A solve ends where every association surely has this margin: each then has probability 0.999 or more."""
@@ -30,9 +31,7 @@ FLIP_PRICE = 0.3
 Matrix = Float[np.ndarray, "rows columns"]
 
 
-def ridge(
-    problem: Problem, m: int, *, key: PRNGKeyArray, sigma: Activation = RELU, ridge: float = RIDGE
-) -> MLPMemory:
+def ridge(problem: Problem, m: int, *, key: PRNGKeyArray, sigma: Activation = RELU, ridge: float = RIDGE) -> MLPMemory:
     """V by least squares of the scores onto the one-hot targets, on random Gaussian features."""
     E, U, T = _wide(problem)
     W = _gaussian(m, problem.d, key)
@@ -45,7 +44,7 @@ def convex(
     """V of least cross entropy on random Gaussian features: one convex solve."""
     E, U, _ = _wide(problem)
     W = _gaussian(m, problem.d, key)
-    return _memory(W, _convex_readout(_features(sigma, W, E), U, problem.f, max_iterations), sigma)
+    return _memory(W, _convex_readout(_features(sigma, W, E), U, problem, max_iterations), sigma)
 
 
 def layerwise(
@@ -72,13 +71,15 @@ def layerwise(
     V = _ridge_readout(H, U, T, RIDGE)
     V *= START_SCALE / np.std(H @ V @ U.T)
     white, unwhiten = _whiten(E)
-    args = (white, U, V, (H > 0).astype(float), _flip_prices(V, U, T, flip_price), problem.f)
+    n, outputs = padded(problem.N), padded(problem.M)
+    gates, prices = pad_rows(H > 0, n).astype(float), pad_rows(_flip_prices(V, U, T, flip_price), n)
+    args = (pad_rows(white, n), pad_rows(U, outputs), V, gates, prices, wanted(problem))
     first = minimise(
         _frozen_gates_loss, W @ np.linalg.pinv(unwhiten).T, args,
         max_iterations=first_iterations, enough=enough_for_margin(MARGIN, problem.N),
     )  # fmt: skip
     W = first.x @ unwhiten.T
-    return _memory(W, _convex_readout(_features(RELU, W, E), U, problem.f, max_iterations), RELU)
+    return _memory(W, _convex_readout(_features(RELU, W, E), U, problem, max_iterations), RELU)
 
 
 def _ridge_readout(H: Matrix, U: Matrix, T: Matrix, ridge: float) -> Matrix:
@@ -88,22 +89,22 @@ def _ridge_readout(H: Matrix, U: Matrix, T: Matrix, ridge: float) -> Matrix:
     return V @ np.linalg.pinv(U.T @ U)
 
 
-def _convex_readout(H: Matrix, U: Matrix, f: Array, max_iterations: int) -> Matrix:
+def _convex_readout(H: Matrix, U: Matrix, problem: Problem, max_iterations: int) -> Matrix:
     """V of least cross entropy. Features and outputs are whitened: L-BFGS then needs tens of steps."""
     (white_H, unwhiten_H), (white_U, unwhiten_U) = _whiten(H), _whiten(U)
     start = np.zeros((white_H.shape[1], white_U.shape[1]))
+    args = (pad_rows(white_H, padded(len(H))), pad_rows(white_U, padded(len(U))), wanted(problem))
     solution = minimise(
-        _readout_loss, start, (white_H, white_U, f),
-        max_iterations=max_iterations, enough=enough_for_margin(MARGIN, len(H)),
+        _readout_loss, start, args, max_iterations=max_iterations, enough=enough_for_margin(MARGIN, len(H))
     )  # fmt: skip
     return unwhiten_H @ solution.x @ unwhiten_U.T
 
 
-def _readout_loss(A: Array, H: Array, U: Array, f: Array) -> Array:
-    return cross_entropy(H @ A @ U.T, f)
+def _readout_loss(A: Array, H: Array, U: Array, answers: Wanted) -> Array:
+    return cross_entropy(H @ A @ U.T, answers)
 
 
-def _frozen_gates_loss(W: Array, E: Array, U: Array, V: Array, gates: Array, prices: Array, f: Array) -> Array:
+def _frozen_gates_loss(W: Array, E: Array, U: Array, V: Array, gates: Array, prices: Array, answers: Wanted) -> Array:
     """Cross entropy with the gates of the start, where each flip lowers the target's score by its price.
 
     max(z, 0) - gate z is convex in W, not negative, and zero exactly where the gate has not flipped.
@@ -111,8 +112,8 @@ def _frozen_gates_loss(W: Array, E: Array, U: Array, V: Array, gates: Array, pri
     Z = E @ W.T
     kept = gates * Z
     charge = (prices * (jax.nn.relu(Z) - kept)).sum(axis=1)
-    rivals = jnp.ones(U.shape[0]) - jax.nn.one_hot(f, U.shape[0])
-    return cross_entropy(kept @ V @ U.T + charge[:, None] * rivals, f)
+    rivals = jnp.arange(U.shape[0]) != answers.f[:, None]
+    return cross_entropy(kept @ V @ U.T + charge[:, None] * rivals, answers)
 
 
 def _flip_prices(V: Matrix, U: Matrix, T: Matrix, price: float) -> Matrix:
@@ -149,13 +150,13 @@ def _gaussian(m: int, d: int, key: PRNGKeyArray) -> Matrix:
 
 def _features(sigma: Activation, W: Matrix, E: Matrix) -> Matrix:
     with jax.enable_x64(True):
-        return np.asarray(sigma(jnp.asarray(E @ W.T)))
+        return np.asarray(sigma(jnp.asarray(pad_rows(E @ W.T, padded(len(E))))))[: len(E)]
 
 
 def _wide(problem: Problem) -> tuple[Matrix, Matrix, Matrix]:
     """E, U and the targets in float64."""
-    E, U = np.asarray(problem.E, np.float64), np.asarray(problem.U, np.float64)
-    return E, U, U[np.asarray(problem.f)]
+    E, U, targets = (np.asarray(array, np.float64) for array in problem.host())
+    return E, U, targets
 
 
 def _memory(W: Any, V: Any, sigma: Activation) -> MLPMemory:

@@ -6,14 +6,17 @@ A loss that does not reach its tolerance is an expected outcome, and the status 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from scipy.optimize import OptimizeResult, minimize
+
+from facthold.associations import Problem
+from facthold.padding import pad_rows, padded
 
 Status = Literal["tolerance", "enough", "max_iterations", "stalled"]
 
@@ -39,9 +42,25 @@ class Solution:
         return self.status in ("tolerance", "enough")
 
 
-def cross_entropy(logits: Float[Array, "N M"], f: Int[Array, " N"]) -> Float[Array, ""]:
-    """Mean over x of -log softmax(logits_x)_{f(x)}."""
-    return optax.softmax_cross_entropy_with_integer_labels(logits, f).mean()
+class Wanted(NamedTuple):
+    """The right answers of a problem that is padded: which rows count, and which outputs there are."""
+
+    f: Int[Array, " N"] | Int[np.ndarray, " N"]
+    counted: Bool[Array, " N"] | Bool[np.ndarray, " N"]
+    offered: Bool[Array, " M"] | Bool[np.ndarray, " M"]
+
+
+def wanted(problem: Problem) -> Wanted:
+    """The answers of ``problem``, padded to the grid of sizes: few sizes, few compilations."""
+    n, outputs = padded(problem.N), padded(problem.M)
+    return Wanted(pad_rows(problem.f, n), np.arange(n) < problem.N, np.arange(outputs) < problem.M)
+
+
+def cross_entropy(logits: Float[Array, "N M"], answers: Wanted) -> Float[Array, ""]:
+    """Mean over the rows that count of -log softmax(logits_x)_{f(x)}."""
+    offered = jnp.where(answers.offered, logits, -jnp.inf)
+    losses = optax.softmax_cross_entropy_with_integer_labels(offered, answers.f)
+    return jnp.where(answers.counted, losses, 0.0).sum() / answers.counted.sum()
 
 
 def enough_for_margin(margin: float, N: int) -> float:
@@ -69,7 +88,7 @@ def minimise(
     """
     with jax.enable_x64(True):
         start = np.asarray(x0, np.float64)
-        wide = tuple(_widen(arg) for arg in args)
+        wide = jax.tree.map(_widen, args)
         evaluate = _value_and_grad(loss)
 
         def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:

@@ -1,26 +1,36 @@
 """The capacity cell: how many associations one method stores at one size, over seeds."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import jax
-from jaxtyping import PRNGKeyArray
 
+from facthold.associations import MAPS, Problem, random_problem
 from facthold.cells import Cell, Result
 from facthold.embeddings import EMBEDDINGS
-from facthold.associations import MAPS, Problem, random_problem
 from facthold.errors import check_positive, unknown
+from facthold.experiments.make import make_memory, training_member
 from facthold.experiments.methods import Method, method
 from facthold.keys import derive
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
-from facthold.measure.recall import accuracy
-from facthold.train import Member, StoreAssociations, fit
+from facthold.measure.recall import accuracy, exact_recall
+from facthold.models.memory import Memory
+from facthold.train import fit
 from facthold.train.engine import ROUNDING
 from facthold.train.lanes import shared_lanes
 
 SEEDS = (0, 1, 2, 3, 4)
+RECALL: dict[str, Callable[[Memory, Problem], float]] = {"argmax": accuracy, "exact": exact_recall}
+
+
+def nested_problem(
+    N: int, seed: int, d: int, M: int | None = None, *, embeddings: str = "sphere", map: str = "identity"
+) -> Problem:
+    """The N associations of this seed. For one seed, problems of different N are nested."""
+    key = derive("problem", seed, d, embeddings, map)
+    return random_problem(N, d, M, key=key, embeddings=embeddings, map=map)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +52,8 @@ class Capacity(Cell):
     seeds: tuple[int, ...] = SEEDS
     start: float = 1.0
     """Where the search starts, as a multiple of the method's own guess."""
+    recall: str = "argmax"
+    """'argmax': the nearest output is right; 'exact': the sign of every coordinate is (constructions only)."""
 
     def __post_init__(self) -> None:
         way = method(self.method)
@@ -54,6 +66,10 @@ class Capacity(Cell):
             check_positive(M=self.M)
         if not 0 < self.goal <= 1:
             raise ValueError(f"goal={self.goal} must be above 0 and at most 1")
+        if self.recall not in RECALL:
+            raise unknown("recall", self.recall, RECALL)
+        if way.protocol and self.recall != "argmax":
+            raise ValueError(f"recall={self.recall!r}: training is judged by 'argmax'; take a construction")
         if not self.seeds:
             raise ValueError("seeds must hold at least one seed")
 
@@ -84,7 +100,8 @@ class Capacity(Cell):
     @property
     def label(self) -> str:
         size = f"d={self.d}" + (f" m={self.m}" if self.m else "")
-        return f"capacity of {self.method} at {size}" + (f", {self.M} outputs" if self.M else "")
+        outputs = f", {self.M} outputs" if self.M else ""
+        return f"capacity of {self.method} at {size}{outputs}" + (", exact" if self.recall == "exact" else "")
 
     def run(self) -> Result:
         start = time.perf_counter()
@@ -97,24 +114,13 @@ class Capacity(Cell):
         }  # fmt: skip
 
     def problem(self, N: int, seed: int) -> Problem:
-        """The N associations of this seed. For one seed, problems of different N are nested."""
-        key = derive("problem", seed, self.d, self.embeddings, self.map)
-        return random_problem(N, self.d, self.M, key=key, embeddings=self.embeddings, map=self.map)
-
-    def _key(self, use: str, seed: int) -> PRNGKeyArray:
-        return derive(use, seed, self.d, self.m, self.method)
+        """The N associations of this seed."""
+        return nested_problem(N, seed, self.d, self.M, embeddings=self.embeddings, map=self.map)
 
     def _train(self, questions: Sequence[tuple[int, int]]) -> list[Probe]:
         """One round of probes, trained side by side."""
         assert self.way.protocol is not None
-        members = [
-            Member(
-                self.way.initial(self.d, self.m, self._key("init", seed)),
-                StoreAssociations.of(self.problem(N, seed)),
-                self._key("train", seed),
-            )
-            for N, seed in questions
-        ]
+        members = [training_member(self.way, self.problem(N, seed), self.m, seed) for N, seed in questions]
         runs = fit(members, replace(self.way.protocol, goal=self.goal))
         return [
             Probe(N, seed, float("nan") if run.status == "diverged" else run.best, run.succeeded, run.status)
@@ -127,7 +133,6 @@ class Capacity(Cell):
     def _build_one(self, question: tuple[int, int]) -> Probe:
         N, seed = question
         problem = self.problem(N, seed)
-        assert self.way.build is not None
-        memory = self.way.build(problem, self.m, self._key("build", seed))
-        share = accuracy(jax.block_until_ready(memory), problem)
+        memory = make_memory(self.way, problem, self.m, seed)
+        share = RECALL[self.recall](jax.block_until_ready(memory), problem)
         return Probe(N, seed, share, share >= self.goal - ROUNDING, "built")

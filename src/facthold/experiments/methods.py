@@ -73,11 +73,19 @@ METHODS = {
         _construction("outer-product", LINEAR, "theorem 1", lambda p, m, k: linear.outer_product(p), 0.02),
         _construction("low-rank", LOW_RANK, "theorem 1", lambda p, m, k: linear.low_rank(p, m, key=k), 0.008),
         _construction(
-            "hermite-features", MLP, "theorem 2, sketch", lambda p, m, k: mlp.hermite_features(p, m, key=k), 0.01
+            "hermite-features",
+            MLP,
+            "theorem 2, sketch",
+            lambda p, m, k: mlp.hermite_features(p, m, key=k),
+            0.01,
         ),
         _construction("tangent-kernel", MLP, "theorem 9", lambda p, m, k: mlp.tangent_kernel(p, m, key=k), 0.008),
         _construction(
-            "tangent-convex", MLP, "theorem 9, Q solved", lambda p, m, k: mlp.convex_tangent(p, m, key=k), 0.06
+            "tangent-convex",
+            MLP,
+            "theorem 9, Q solved",
+            lambda p, m, k: mlp.convex_tangent(p, m, key=k),
+            0.06,
         ),
         _construction("ridge-readout", MLP, "beyond", lambda p, m, k: readout.ridge(p, m, key=k), 0.05),
         _construction("convex-readout", MLP, "beyond", lambda p, m, k: readout.convex(p, m, key=k), 0.14),

@@ -57,7 +57,9 @@ class Figure:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for file in files:
-                canvas.savefig(file, dpi=160, bbox_inches="tight", metadata={"Date": None} if "svg" in file.name else {})
+                canvas.savefig(
+                    file, dpi=160, bbox_inches="tight", metadata={"Date": None} if "svg" in file.name else {}
+                )
         except OSError as error:
             raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}; give another --out") from error
         return files

@@ -65,7 +65,10 @@ def fits(rows: Sequence[Values]) -> list[Fit]:
     found = [r for r in rows if r["N"] is not None]
     size, N = [r["m"] * r["d"] for r in found], [r["N"] for r in found]
     exponent = [fit_exponent("mlp, fixed outputs: N = m d / c, exponent", size, N)] if len(set(size)) > 2 else []
-    return [*exponent, *([fit_constant("mlp, fixed outputs: N = m d / c, c", N, size)] if len(found) > 1 else [])]
+    return [
+        *exponent,
+        *([fit_constant("mlp, fixed outputs: N = m d / c, c", N, size)] if len(found) > 1 else []),
+    ]
 
 
 FIGURE = Figure(

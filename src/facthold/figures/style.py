@@ -6,7 +6,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-COLOURS = ("#3b6fb6", "#d1622b", "#3a8f5c", "#8b5fb0", "#b8952a", "#4fa3a5", "#b0486b", "#6b6b6b", "#8c5a3c", "#222222")
+COLOURS = (
+    "#3b6fb6",
+    "#d1622b",
+    "#3a8f5c",
+    "#8b5fb0",
+    "#b8952a",
+    "#4fa3a5",
+    "#b0486b",
+    "#6b6b6b",
+    "#8c5a3c",
+    "#222222",
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
 GUIDE = {"color": "#777777", "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 
@@ -23,9 +34,7 @@ def loglog(axes: Axes, title: str, x: str, y: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def series(
-    axes: Axes, x: Sequence[float], rows: Sequence, label: str, number: int, *, line: bool = False
-) -> None:
+def series(axes: Axes, x: Sequence[float], rows: Sequence, label: str, number: int, *, line: bool = False) -> None:
     """Capacities over seeds: the mean as a point, the smallest and largest as a bar.
 
     A cell that was not found draws no point of a capacity: a ceiling is an arrow upwards.

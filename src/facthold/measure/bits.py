@@ -12,13 +12,9 @@ from facthold.models.memory import Memory
 def parameters_bits(model: eqx.Module, bits_per_weight: int | float | None = None) -> float:
     """Bits of all weights of a model: those of its number format, or ``bits_per_weight`` for each."""
     if bits_per_weight is not None and not bits_per_weight > 0:
-        raise ValueError(
-            f"bits_per_weight={bits_per_weight} must be positive; leave it out for the number format's"
-        )
+        raise ValueError(f"bits_per_weight={bits_per_weight} must be positive; leave it out for the number format's")
     weights = jax.tree.leaves(eqx.filter(model, eqx.is_array))
-    return float(
-        sum(w.size * (8 * w.dtype.itemsize if bits_per_weight is None else bits_per_weight) for w in weights)
-    )
+    return float(sum(w.size * (8 * w.dtype.itemsize if bits_per_weight is None else bits_per_weight) for w in weights))
 
 
 def recalled_bits(memory: Memory, problem: Problem) -> float:

@@ -119,7 +119,10 @@ class _Bracket:
 
 
 def find_capacity(
-    ask: Callable[[Sequence[tuple[int, int]]], Sequence[Probe]], seeds: Sequence[int], guess: float, search: Search
+    ask: Callable[[Sequence[tuple[int, int]]], Sequence[Probe]],
+    seeds: Sequence[int],
+    guess: float,
+    search: Search,
 ) -> list[Capacity]:
     """Search the capacity for each seed, starting at ``guess``.
 

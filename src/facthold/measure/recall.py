@@ -1,12 +1,15 @@
 """Does the memory recall what it should: arg-max accuracy and margins."""
 
+from collections.abc import Callable
+
 import equinox as eqx
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from facthold.associations import Problem
 from facthold.models.memory import Memory
+from facthold.padding import pad_rows, padded
 
 BLOCK_ENTRIES = 1 << 24
 """Scores held at once (64 MiB in float32): N x M of them do not fit in memory for large N."""
@@ -28,7 +31,7 @@ def recalled(memory: Memory, problem: Problem) -> Bool[Array, " N"]:
 
 def accuracy(memory: Memory, problem: Problem) -> float:
     """The share of associations that are recalled."""
-    return float(recalled(memory, problem).mean())
+    return float(np.asarray(recalled(memory, problem)).mean())
 
 
 def smallest_margins(memory: Memory, problem: Problem) -> Float[Array, " N"]:
@@ -51,30 +54,42 @@ def exact_recall(memory: Memory, problem: Problem) -> float:
     return float((jnp.sign(memory(problem.E)) == jnp.sign(problem.targets)).all(axis=1).mean())
 
 
-def _by_rows(measure, memory: Memory, problem: Problem) -> Array:  # type: ignore[no-untyped-def]
-    """Apply ``measure(memory, E, U, f)`` to blocks of inputs that fit in memory."""
-    block = max(1, BLOCK_ENTRIES // problem.M)
-    starts = range(0, problem.N, block)
-    rows = [(problem.E[i : i + block], problem.f[i : i + block]) for i in starts]
-    return jnp.concatenate([measure(memory, E, problem.U, f) for E, f in rows])
+def _by_rows(measure: Callable[..., Array], memory: Memory, problem: Problem) -> Array:
+    """Apply ``measure(memory, E, U, f, offered)`` to blocks of inputs that fit in memory.
+
+    All is padded to a grid of sizes; ``offered`` marks the true outputs.
+    """
+    outputs = padded(problem.M)
+    U, offered = pad_rows(problem.U, outputs), np.arange(outputs) < problem.M
+    block = min(padded(problem.N), max(1, BLOCK_ENTRIES // outputs))
+    E, f = np.asarray(problem.E), np.asarray(problem.f)
+    results = [
+        np.asarray(measure(memory, pad_rows(E[i : i + block], block), U, pad_rows(f[i : i + block], block), offered))
+        for i in range(0, problem.N, block)
+    ]
+    return jnp.asarray(np.concatenate(results)[: problem.N])
 
 
 @eqx.filter_jit
-def _decode_rows(memory: Memory, E: Array, U: Array, f: Array) -> Array:
-    return jnp.argmax(memory.logits(E, U), axis=1)
+def _decode_rows(memory: Memory, E: Array, U: Array, f: Array, offered: Array) -> Array:
+    return jnp.argmax(_scores(memory, E, U, offered), axis=1)
 
 
 @eqx.filter_jit
-def _recalled_rows(memory: Memory, E: Array, U: Array, f: Array) -> Array:
-    return right(memory.logits(E, U), f)
+def _recalled_rows(memory: Memory, E: Array, U: Array, f: Array, offered: Array) -> Array:
+    return right(_scores(memory, E, U, offered), f)
 
 
 @eqx.filter_jit
-def _margin_rows(memory: Memory, E: Array, U: Array, f: Array) -> Array:
-    scores = memory.logits(E, U)
+def _margin_rows(memory: Memory, E: Array, U: Array, f: Array, offered: Array) -> Array:
+    scores = _scores(memory, E, U, offered)
     target = jnp.take_along_axis(scores, f[:, None], axis=1)
-    others = jnp.where(jax.nn.one_hot(f, U.shape[0], dtype=bool), -jnp.inf, scores)
+    others = jnp.where(jnp.arange(U.shape[0]) == f[:, None], -jnp.inf, scores)
     return (target - others.max(axis=1, keepdims=True))[:, 0]
+
+
+def _scores(memory: Memory, E: Array, U: Array, offered: Array) -> Array:
+    return jnp.where(offered, memory.logits(E, U), -jnp.inf)
 
 
 def right(scores: Float[Array, "n M"], target: Int[Array, " n"]) -> Bool[Array, " n"]:

@@ -79,9 +79,7 @@ class MLPMemory(Memory):
         return self.features(x) @ self.V
 
     @classmethod
-    def init(
-        cls, d: int, m: int, *, key: PRNGKeyArray, bias: bool = False, sigma: Activation = RELU
-    ) -> "MLPMemory":
+    def init(cls, d: int, m: int, *, key: PRNGKeyArray, bias: bool = False, sigma: Activation = RELU) -> "MLPMemory":
         """Standard parameterisation and initialisation: variance 1/fan-in a layer, zero bias (appendix A.3)."""
         check_positive(d=d, m=m)
         k_W, k_V = jax.random.split(key)

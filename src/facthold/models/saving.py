@@ -22,9 +22,7 @@ from facthold.errors import FactholdError
 from facthold.models.memory import LinearMemory, LowRankMemory, MLPMemory
 
 FORMAT = "1"
-_KINDS: dict[str, type[eqx.Module]] = {
-    cls.__name__: cls for cls in (LinearMemory, LowRankMemory, MLPMemory, Problem)
-}
+_KINDS: dict[str, type[eqx.Module]] = {cls.__name__: cls for cls in (LinearMemory, LowRankMemory, MLPMemory, Problem)}
 M = TypeVar("M", bound=eqx.Module)
 
 
@@ -42,7 +40,12 @@ def save_model(path: str | Path, model: eqx.Module, problem: Problem | None = No
         for field in dataclasses.fields(model)
         if isinstance(getattr(model, field.name), Activation)
     }
-    about = {"format": FORMAT, "facthold": facthold.__version__, "model": type(model).__name__, "settings": settings}
+    about = {
+        "format": FORMAT,
+        "facthold": facthold.__version__,
+        "model": type(model).__name__,
+        "settings": settings,
+    }
     arrays = {f"model.{name}": array for name, array in to_numpy(model).items()}
     if problem is not None:
         arrays |= {f"problem.{name}": array for name, array in to_numpy(problem).items()}

@@ -167,9 +167,7 @@ class Store:
             elif not self.path.exists():
                 raise self._refuse(f"there is no such file; run without --plot-only first, {_ELSEWHERE}")
         except OSError as error:
-            raise self._refuse(
-                f"its folder: {error.strerror or error}; give another file with --store"
-            ) from error
+            raise self._refuse(f"its folder: {error.strerror or error}; give another file with --store") from error
 
     def _check_owner(self, create: bool) -> None:
         """Refuse databases of others and of other versions, without changing them."""
@@ -233,13 +231,9 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str) or key == "$float":
-                raise ValueError(
-                    f"{name} has the key {key!r}; keys must be strings, and '$float' is reserved"
-                )
+                raise ValueError(f"{name} has the key {key!r}; keys must be strings, and '$float' is reserved")
         return {key: _plain(item, f"{name}.{key}") for key, item in value.items()}
-    raise ValueError(
-        f"{name}={value!r} is a {type(value).__name__}; give numbers, strings, None, lists or dicts"
-    )
+    raise ValueError(f"{name}={value!r} is a {type(value).__name__}; give numbers, strings, None, lists or dicts")
 
 
 def _row(key: str, kind: str, version: int, spec: str, result: str, *origin: Any) -> Row:

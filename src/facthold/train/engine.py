@@ -111,9 +111,7 @@ def _groups(members: Sequence[Member], n_lanes: int) -> list[list[int]]:
     return groups
 
 
-def _train_group(
-    group: list[int], *, members: Sequence[Member], protocol: Protocol, lanes: Lanes
-) -> list[Run]:
+def _train_group(group: list[int], *, members: Sequence[Member], protocol: Protocol, lanes: Lanes) -> list[Run]:
     ours = [members[i] for i in group]
     ours += [ours[-1]] * (_next_power_of_two(len(ours)) - len(ours))  # few group sizes, few compilations
     params, static = zip(*(eqx.partition(member.model, eqx.is_inexact_array) for member in ours), strict=True)
@@ -211,12 +209,8 @@ def _hopeless(curve: Float[Array, " looks"], looks: Int[Array, ""], protocol: Pr
     if protocol.futility is None:
         return jnp.array(False)
     best = lax.cummax(jnp.where(jnp.arange(curve.size) < looks, curve, 0.0))
-    now, half = best[looks - 1], best[looks // 2 - 1]
-    doublings = jnp.log2(curve.size / looks)
     rule = protocol.futility
-    projected = now + rule.optimism * jnp.maximum(now - half, rule.least) * doublings
-    old_enough = looks >= jnp.maximum(2, rule.after * curve.size)
-    return old_enough & (projected < protocol.goal - ROUNDING)
+    return rule.hopeless(best[looks - 1], best[looks // 2 - 1], looks, curve.size, protocol.goal - ROUNDING)
 
 
 def _optimiser(protocol: Protocol) -> optax.GradientTransformation:

@@ -5,6 +5,9 @@ the one that it used.
 """
 
 from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
 
 from facthold.errors import check_positive, unknown
 
@@ -29,6 +32,12 @@ class Futility:
     least: float = 0.02
     after: float = 1 / 32
     """Share of the steps before which no run is given up."""
+
+    def hopeless(self, now: Any, half: Any, looks: Any, all_looks: int, goal: float) -> Any:
+        """The rule, for floats and for traced arrays: best accuracy now and at half the looks so far."""
+        gain = jnp.maximum(now - half, self.least)
+        projected = now + self.optimism * gain * jnp.log2(all_looks / looks)
+        return (looks >= self.after * all_looks) & (looks >= 2) & (projected < goal)
 
 
 @dataclass(frozen=True)

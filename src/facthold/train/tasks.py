@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from facthold.associations import Problem
 from facthold.measure.recall import right
+from facthold.padding import pad_rows, padded
 
 
 class Task(eqx.Module):
@@ -38,15 +39,10 @@ class StoreAssociations(Task):
 
     @classmethod
     def of(cls, problem: Problem, *, pad: bool = True) -> "StoreAssociations":
-        """The task of storing ``problem``, padded up to the next size of `padded`."""
+        """The task of storing ``problem``, padded up to the next size of the grid."""
         n, m = (padded(problem.N), padded(problem.M)) if pad else (problem.N, problem.M)
-        rows, outputs = n - problem.N, m - problem.M
-        # In NumPy: nothing is compiled for a new N.
-        longer = Problem(
-            jnp.asarray(np.pad(problem.E, ((0, rows), (0, 0)))),
-            jnp.asarray(np.pad(problem.U, ((0, outputs), (0, 0)))),
-            jnp.asarray(np.pad(problem.f, (0, rows))),
-        )
+        E, U, f = pad_rows(problem.E, n), pad_rows(problem.U, m), pad_rows(problem.f, n)
+        longer = Problem(jnp.asarray(E), jnp.asarray(U), jnp.asarray(f))
         return cls(longer, jnp.asarray(np.arange(n) < problem.N), jnp.asarray(np.arange(m) < problem.M))
 
     def loss(self, model: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
@@ -57,17 +53,6 @@ class StoreAssociations(Task):
         scores = jnp.where(self.offered, model.logits(self.problem.E, self.problem.U), -jnp.inf)
         hits = (right(scores, self.problem.f) & self.counted).sum()
         return hits / self.counted.sum()
-
-
-def padded(n: int) -> int:
-    """The next size on a coarse grid: multiples of 32, for larger n of a sixteenth to a thirty-second of it.
-
-    A new shape costs a second of compilation; padding costs at most a tenth of a step that is slow.
-    """
-    step = 32
-    while step * 32 <= n:
-        step *= 2
-    return -(-n // step) * step
 
 
 @jax.custom_vjp
@@ -103,4 +88,3 @@ def _backward(dF: Array, g: Array) -> tuple[Array, None, None, None, None]:
 
 
 _mean_cross_entropy.defvjp(_forward, _backward)
-

@@ -1,0 +1,45 @@
+# make demo, make test: each sets up everything by itself the first time, and installs nothing the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench clean
+
+help:
+	@echo "make demo    figures, claims and a report on embedded defaults (minutes)"
+	@echo "make test    check and all tests"
+	@echo "make check   ruff and mypy"
+	@echo "make format  format the code"
+	@echo "make bench   training speed beside a plain implementation"
+	@echo "make clean   remove the virtual environment"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "facthold needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,parquet]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/facthold reproduce --preset quick --store out/demo.sqlite --out out
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/capacity_search.py
+
+clean:
+	rm -rf $(VENV)

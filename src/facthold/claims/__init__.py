@@ -1,0 +1,18 @@
+"""The claims by name, in the order in which they are read: theorem 1, its limits, training, beyond."""
+
+from facthold.claims import constructions, limits, margins, scaling
+from facthold.claims.base import Claim, Judgement
+from facthold.errors import unknown
+
+ALL = (*margins.CLAIMS, *scaling.CLAIMS, *limits.CLAIMS, *constructions.CLAIMS)
+CLAIMS: dict[str, Claim] = {claim.id: claim for claim in ALL}
+
+
+def claim(id: str) -> Claim:
+    """The claim with this name."""
+    if id not in CLAIMS:
+        raise unknown("claim", id, CLAIMS)
+    return CLAIMS[id]
+
+
+__all__ = ["CLAIMS", "Claim", "Judgement", "claim"]

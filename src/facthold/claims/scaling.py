@@ -1,0 +1,149 @@
+"""How capacities grow: trained memories (figures 1 and 6) and theorem 1's constructions.
+
+Trained memories are judged on the figures' own cells by the figures' own axes, N ln N (N, with a fixed number
+of outputs) against the size of W.
+
+Constructions are judged at half recall, against the N that the noise on their scores predicts
+(`measure.noise`): 2 N ln N = d^2, or m d / (1 + m/d) at rank m, with what finite size adds to it. At 99% the
+fluctuation of e_x^T P e_x, of variance 2/m, takes a share of the margin of the low-rank construction that
+shrinks so slowly that N ln N grows clearly faster than m d up to m of several hundred; at half recall it
+does not matter. The plain exponent of N ln N is said beside it.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from facthold.cells import Cell
+from facthold.claims.base import Claim, Judgement
+from facthold.claims.common import Measure, at_preset, ends, judge_exponent
+from facthold.experiments.capacity import Capacity
+from facthold.figures import fig1, fig6
+from facthold.figures.base import Values
+from facthold.measure import noise
+from facthold.measure.bounds import Number, guide_constant
+from facthold.measure.scaling import fit_exponent
+
+OUTER_PRODUCT_D = {"smoke": (16, 32, 48), "quick": (32, 45, 64, 91, 128), "paper": (32, 45, 64, 91, 128, 181, 256)}
+LOW_RANK_SIZES = {
+    "smoke": ((32, 8), (32, 16), (64, 16)),
+    "quick": ((64, 16), (128, 16), (128, 32), (256, 32), (256, 64)),
+    "paper": ((64, 16), (128, 16), (128, 32), (256, 16), (256, 32), (256, 64), (512, 32), (512, 64)),
+}
+"""(d, m)."""
+N_SEEDS = {"smoke": 2, "quick": 3, "paper": 5}
+
+
+def half_recall_cell(method: str, d: int, m: int = 0, *, n_seeds: int, embeddings: str = "sphere") -> Capacity:
+    """Capacity at half recall, with the search started at the predicted N."""
+    fields: dict[str, Any] = {
+        "method": method,
+        "d": d,
+        "m": m,
+        "goal": 0.5,
+        "tolerance": 0.02,
+        "embeddings": embeddings,
+    }
+    start = round(noise.half_recall(d, m) / Capacity(**fields).guess, 3)
+    return Capacity(**fields, start=start, seeds=tuple(range(n_seeds)))
+
+
+def outer_product_cells(preset: str, embeddings: str = "sphere") -> list[Cell]:
+    n_seeds = at_preset(N_SEEDS, preset)
+    return [
+        half_recall_cell("outer-product", d, n_seeds=n_seeds, embeddings=embeddings)
+        for d in at_preset(OUTER_PRODUCT_D, preset)
+    ]
+
+
+def low_rank_cells(preset: str) -> list[Cell]:
+    n_seeds = at_preset(N_SEEDS, preset)
+    return [half_recall_cell("low-rank", d, m, n_seeds=n_seeds) for d, m in at_preset(LOW_RANK_SIZES, preset)]
+
+
+def judge_noise_law(rows: Sequence[Values]) -> Judgement:
+    """Measured N against the predicted one. The ratio's drift says how much finite size is left out of it."""
+    symbol = "m d" if rows[0]["m"] else "d^2"
+
+    def more() -> str:
+        plain = fit_exponent(symbol, [_size(r) for r in rows], [_n_log_n(r) for r in rows])
+        first, last = ends(rows, _size, lambda r: r["N"] / _predicted(r))
+        return f"N / predicted N {first:.3f} to {last:.3f}; plain N ln N against {symbol}: {plain.slope:.3f}"
+
+    return judge_exponent("N as the noise law: exponent 1", rows, _predicted, lambda r: r["N"], more)
+
+
+def judge_linear(rows: Sequence[Values]) -> Judgement:
+    return _judge_trained("N ln N as d^2: exponent 1", rows, _n_log_n, lambda r: guide_constant(r["N"], _size(r)))
+
+
+def judge_mlp(rows: Sequence[Values]) -> Judgement:
+    return _judge_trained("N ln N as m d: exponent 1", rows, _n_log_n, lambda r: guide_constant(r["N"], _size(r)))
+
+
+def judge_fixed_outputs(rows: Sequence[Values]) -> Judgement:
+    return _judge_trained("N as m d: exponent 1", rows, lambda r: r["N"], lambda r: _size(r) / r["N"])
+
+
+def _judge_trained(predicted: str, rows: Sequence[Values], y: Measure, constant: Measure) -> Judgement:
+    def more() -> str:
+        first, last = ends(rows, _size, constant)
+        low, high = ends(rows, _size, _size)
+        return f"constant c {first:.2f} at size {low:g}, {last:.2f} at size {high:g}"
+
+    return judge_exponent(predicted, rows, _size, y, more)
+
+
+def _size(row: Values) -> Number:
+    return (row["m"] or row["d"]) * row["d"]
+
+
+def _n_log_n(row: Values) -> float:
+    return row["N"] * math.log(row["N"])
+
+
+def _predicted(row: Values) -> float:
+    return noise.half_recall(row["d"], row["m"])
+
+
+def _fig1_cells(preset: str, mlp: bool) -> list[Cell]:
+    return [c for c in fig1.cells(at_preset(fig1.PRESETS, preset)) if isinstance(c, Capacity) and bool(c.m) == mlp]
+
+
+CLAIMS = (
+    Claim(
+        "outer-product-growth",
+        "theorem 1",
+        "The outer product stores about d^2 associations, up to a logarithm: at half recall 2 N ln N = d^2.",
+        outer_product_cells,
+        judge_noise_law,
+    ),
+    Claim(
+        "low-rank-growth",
+        "theorem 1",
+        "At rank m it is m d, up to a logarithm: at half recall 2 N ln N = m d / (1 + m/d).",
+        low_rank_cells,
+        judge_noise_law,
+    ),
+    Claim(
+        "linear-trained-growth",
+        "figure 1, left",
+        "Trained linear memories recall 99% of N with c N ln N = d^2; c grows slowly with d.",
+        lambda preset: _fig1_cells(preset, mlp=False),
+        judge_linear,
+    ),
+    Claim(
+        "mlp-trained-growth",
+        "figure 1, right",
+        "Trained MLP memories recall 99% of N with c N ln N = m d.",
+        lambda preset: _fig1_cells(preset, mlp=True),
+        judge_mlp,
+    ),
+    Claim(
+        "fixed-outputs-growth",
+        "figure 6",
+        "With 32 outputs the logarithm goes: trained MLP memories recall 99% of N with c N = m d.",
+        lambda preset: fig6.cells(at_preset(fig6.PRESETS, preset)),
+        judge_fixed_outputs,
+    ),
+)
