@@ -13,7 +13,9 @@ from facthold.measure.scaling import fit_constant, fit_exponent
 
 def oracle(thresholds: dict[int, float]) -> Callable[[Sequence[tuple[int, int]]], list[Probe]]:
     """A method that stores exactly the N up to a seed's threshold."""
-    return lambda asked: [Probe(N, seed, 1.0 if N <= thresholds[seed] else 0.5, N <= thresholds[seed]) for N, seed in asked]
+    return lambda asked: [
+        Probe(N, seed, 1.0 if thresholds[seed] >= N else 0.5, thresholds[seed] >= N) for N, seed in asked
+    ]
 
 
 @pytest.mark.parametrize("guess", [2, 30, 100, 900, 5000])

@@ -40,7 +40,7 @@ def test_the_fused_loss_and_its_gradient_are_those_of_autodiff(pad: bool) -> Non
         )
         model = jax.tree.map(lambda x: x.astype(jnp.float64), LinearMemory.init(8, key=jax.random.key(1)))
         task = StoreAssociations.of(problem, pad=pad)
-        assert task.problem.N == (padded(40) if pad else 40)
+        assert (padded(40) if pad else 40) == task.problem.N
 
         def plain(model: Any) -> Array:
             scores = model.logits(problem.E, problem.U)

@@ -2,15 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from facthold.errors import unknown
 
-Values = Float[Array, "*s"] | Float[np.ndarray, "*s"]
+Values = TypeVar("Values", Array, np.ndarray)
+"""Numbers in an array of any shape; what comes in as NumPy goes out as NumPy."""
 
 
 def hermite(k: int, x: Values) -> Values:
@@ -46,7 +47,7 @@ class ReLU:
     name: str = "relu"
 
     def __call__(self, x: Values) -> Values:
-        return jax.nn.relu(x)
+        return np.maximum(x, 0) if isinstance(x, np.ndarray) else jax.nn.relu(x)
 
     def derivative(self, x: Values) -> Values:
         return (x > 0).astype(x.dtype)

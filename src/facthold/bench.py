@@ -6,6 +6,10 @@ counted for their gradients, and elementwise work (the softmax's exponentials) i
 """
 
 import dataclasses
+import json
+import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +44,9 @@ class Bench:
     @property
     def name(self) -> str:
         return f"{self.method} N={self.N} d={self.d}" + (f" m={self.m}" if self.m else "")
+
+    def problem(self, seed: int) -> Problem:
+        return random_problem(self.N, self.d, key=derive("bench", seed, self.d))
 
 
 BENCHES = (
@@ -84,35 +91,36 @@ def peak_flops(seconds: float = 1.0, size: int = 1024) -> float:
 def run_bench(bench: Bench, seconds: float) -> dict[str, Any]:
     """Milliseconds a step and member, here and plain, their ratio, and our share of the machine's peak."""
     way = method(bench.method)
-    problems = [random_problem(bench.N, bench.d, key=derive("bench", i, bench.d)) for i in range(len(shared_lanes()))]
+    problems = [bench.problem(seed) for seed in range(len(shared_lanes()))]
     ours, plain = [], []
     for _ in range(ROUNDS):
         ours.append(_time_engine(way, problems, bench.m, seconds / ROUNDS))
-        plain.append(PlainRun(way, problems[0], bench.m).milliseconds(seconds / ROUNDS))
+        plain.append(_time_plain(bench, seconds / ROUNDS))
     ours_ms, plain_ms = float(np.median(ours)), float(np.median(plain))
-    share = needed_flops(bench.N, bench.N, bench.d, bench.m) / (ours_ms * 1e-3) / peak_flops(min(0.5, seconds))
+    rate = needed_flops(bench.N, bench.N, bench.d, bench.m) / (ours_ms * 1e-3)
     return {
         "name": bench.name, "ours_ms": ours_ms, "plain_ms": plain_ms, "ratio": plain_ms / ours_ms,
-        "share_of_peak": share,
+        "share_of_peak": rate / peak_flops(min(0.5, seconds)),
     }  # fmt: skip
 
 
 def _time_engine(way: Method, problems: list[Problem], m: int, seconds: float) -> float:
-    """Milliseconds a step and member, with a member on each lane."""
+    """Milliseconds a step and member, with a member on each lane and the protocol's own looks."""
     assert way.protocol is not None
+    endless = dataclasses.replace(way.protocol, goal=1.0, futility=None, steps=4 * way.protocol.check_every)
+    members = [training_member(way, problem, m, seed=i) for i, problem in enumerate(problems)]
+    fit(members, endless)  # compiles
+    n, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        n += sum(run.steps for run in fit(members, endless))
+    return elapsed * 1e3 / n
 
-    def run(steps: int) -> float:
-        endless = dataclasses.replace(way.protocol, goal=1.0, futility=None, steps=steps, check_every=64)
-        members = [training_member(way, problem, m, seed=i) for i, problem in enumerate(problems)]
-        start = time.perf_counter()
-        runs = fit(members, endless)
-        return (time.perf_counter() - start) * 1e3 / sum(run.steps for run in runs)
 
-    steps = 256
-    run(steps)  # compiles
-    estimate = run(steps)
-    enough = int(seconds * 1e3 / (estimate * len(problems)) / 64) * 64
-    return run(max(steps, min(enough, 2048)))
+def _time_plain(bench: Bench, seconds: float) -> float:
+    """The plain side in a process of its own: JAX as it comes, with all cores for its one model."""
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    command = [sys.executable, "-m", "facthold.bench", json.dumps(dataclasses.asdict(bench)), str(seconds)]
+    return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
 class PlainRun:
@@ -158,11 +166,16 @@ class PlainRun:
         return best
 
     def milliseconds(self, seconds: float) -> float:
-        """Milliseconds a step, over about ``seconds``."""
+        """Milliseconds a step with its looks, over about ``seconds``."""
+        n, chunk = 0, self.protocol.check_every
         self.train(2)
-        n, start = 0, time.perf_counter()
+        start = time.perf_counter()
         while (elapsed := time.perf_counter() - start) < seconds:
-            self.train(50)
-            jax.block_until_ready(self.params)
-            n += 50
+            self.train(chunk)
+            n += chunk
         return elapsed * 1e3 / n
+
+
+if __name__ == "__main__":
+    asked = Bench(**json.loads(sys.argv[1]))
+    print(PlainRun(method(asked.method), asked.problem(0), asked.m).milliseconds(float(sys.argv[2])))

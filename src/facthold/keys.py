@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -11,4 +12,4 @@ from jaxtyping import PRNGKeyArray
 def derive(*content: str | int | float | None) -> PRNGKeyArray:
     """The key for this content: ``derive("embeddings", seed, d)``."""
     digest = hashlib.sha256(json.dumps(content).encode()).digest()
-    return jax.random.wrap_key_data(np.frombuffer(digest[:8], np.uint32))
+    return jax.random.wrap_key_data(jnp.asarray(np.frombuffer(digest[:8], np.uint32)))

@@ -14,7 +14,7 @@ GRADIENT_SIZES = {"smoke": ((8, 6, 0), (8, 6, 3)), "quick": ((100, 32, 0), (400,
 """(N, d, m)."""
 ROUNDING_SIZES = {"smoke": ((8, 64),), "quick": ((16, 128), (64, 256), (256, 512))}
 """(N, d): few enough associations that all margins are 1/2 or more before rounding."""
-LAYERWISE = {"smoke": (64, 16, (24, 20)), "quick": (256, 32, (48, 40, 32, 28, 24))}
+LAYERWISE = {"smoke": (64, 16, (24,)), "quick": (256, 32, (48, 32, 28, 24))}
 """(N, d, widths)."""
 PARAMETERS_A_FACT = 12.0
 """The bar for the layer-by-layer construction."""

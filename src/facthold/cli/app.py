@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import typer
 from typer.exceptions import Abort, Exit, TyperException
@@ -42,13 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _load_commands()
         code = app(arguments, standalone_mode=False)
-        _leave(code if isinstance(code, int) else 0)
+        code = code if isinstance(code, int) else 0
     except Exit as stop:
-        _leave(stop.exit_code)
+        code = stop.exit_code
     except (KeyboardInterrupt, Abort):
-        if debug:
-            raise
-        _fail("interrupted; what was finished is stored, and the same command goes on from there", INTERRUPTED)
+        code = INTERRUPTED
     except TyperException as error:
         _fail(error.format_message(), BAD_INPUT)
     except BrokenPipeError:
@@ -66,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         _fail(f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN)
+    if code == INTERRUPTED:
+        _fail("interrupted; what was finished is stored, and the same command goes on from there", INTERRUPTED)
+    _leave(code)
 
 
 def _load_commands() -> None:
@@ -76,13 +78,13 @@ def _load_commands() -> None:
     from facthold.cli import bench, figure, inspect, memory, verify  # noqa: F401
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str, code: int) -> NoReturn:
     first_line = " ".join(message.split())
     print(f"facthold: {first_line}", file=sys.stderr)
     _leave(code)
 
 
-def _leave(code: int) -> None:
+def _leave(code: int) -> NoReturn:
     """Leave at once: lanes may still be inside a compiled loop, and nothing of theirs is worth waiting for."""
     sys.stdout.flush()
     sys.stderr.flush()

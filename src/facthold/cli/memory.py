@@ -24,7 +24,7 @@ DOption = Annotated[int, typer.Option("-d", help="Embedding dimension.")]
 MOption = Annotated[int, typer.Option("-m", help="Width of the MLP, or rank; 0 for a full linear memory.")]
 MapOption = Annotated[str, typer.Option("--map", help="identity, injective, mod, floor or uniform.")]
 OutputsOption = Annotated[int | None, typer.Option("--outputs", help="Number of outputs M (default: N).")]
-EmbeddingsOption = Annotated[str, typer.Option("--embeddings", help="sphere, gaussian or orthogonal.")]
+EmbeddingsOption = Annotated[str, typer.Option("--embeddings", help="sphere, gaussian, signs or orthogonal.")]
 
 
 @app.command()

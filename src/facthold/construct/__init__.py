@@ -10,16 +10,20 @@ from facthold.construct.mlp import (
     tangent_directions,
     tangent_kernel,
 )
+from facthold.construct.readout import convex, layerwise, ridge
 
 __all__ = [
     "Quantised",
+    "convex",
     "convex_tangent",
     "gradient_step",
     "hermite_features",
+    "layerwise",
     "low_rank",
     "outer_product",
     "pair_neurons",
     "quantised",
+    "ridge",
     "solve_tangent",
     "tangent",
     "tangent_directions",

@@ -91,7 +91,7 @@ def minimise(
         wide = jax.tree.map(_widen, args)
         evaluate = _value_and_grad(loss)
 
-        def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        def objective(flat: np.ndarray) -> Any:
             value, gradient = evaluate(flat.reshape(start.shape), *wide)
             return float(value), np.asarray(gradient).ravel()
 

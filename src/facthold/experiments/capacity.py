@@ -28,7 +28,7 @@ RECALL: dict[str, Callable[[Memory, Problem], float]] = {"argmax": accuracy, "ex
 def nested_problem(
     N: int, seed: int, d: int, M: int | None = None, *, embeddings: str = "sphere", map: str = "identity"
 ) -> Problem:
-    """The N associations of this seed. For one seed, problems of different N are nested."""
+    """The N associations of this seed. The embeddings of one seed are nested: those of N + 1 begin with those of N."""
     key = derive("problem", seed, d, embeddings, map)
     return random_problem(N, d, M, key=key, embeddings=embeddings, map=map)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure as Canvas
@@ -52,10 +53,9 @@ PRESETS = {
 
 
 def cells(grid: Grid) -> list[Cell]:
-    seeds = tuple(range(grid.n_seeds))
-    common = {"seeds": seeds, "tolerance": grid.tolerance}
-    left = [Capacity(method=grid.linear_method, d=d, **common) for d in grid.linear_d]
-    return [*left, *(Capacity(method=grid.mlp_method, d=d, m=m, **common) for d, m in grid.mlp_sizes)]
+    capacity = partial(Capacity, seeds=tuple(range(grid.n_seeds)), tolerance=grid.tolerance)
+    left = [capacity(method=grid.linear_method, d=d) for d in grid.linear_d]
+    return [*left, *(capacity(method=grid.mlp_method, d=d, m=m) for d, m in grid.mlp_sizes)]
 
 
 def plot(rows: Sequence[Values]) -> Canvas:

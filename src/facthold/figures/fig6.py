@@ -8,6 +8,7 @@ from matplotlib.figure import Figure as Canvas
 
 from facthold.cells import Cell
 from facthold.experiments.capacity import Capacity
+from facthold.experiments.methods import method
 from facthold.figures import style
 from facthold.figures.base import Figure, Values
 from facthold.figures.fig1 import half_octaves, ratios, sizes
@@ -38,10 +39,11 @@ PRESETS = {
 
 def cells(grid: Grid) -> list[Cell]:
     """The search starts from this figure's own guide line, given as a multiple of the method's guess."""
+    guess = method(grid.method).guess
     return [
         Capacity(
             method=grid.method, d=d, m=m, map=grid.map, M=grid.M, seeds=tuple(range(grid.n_seeds)),
-            tolerance=grid.tolerance, start=round(bounds.guide_mlp_fixed(m, d) / bounds.guide_mlp(m, d), 3),
+            tolerance=grid.tolerance, start=round(bounds.guide_mlp_fixed(m, d) / guess(d, m), 3),
         )
         for d, m in grid.sizes
     ]  # fmt: skip

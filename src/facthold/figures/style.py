@@ -1,6 +1,7 @@
 """How all pictures look: log-log panels, measured points with the spread over seeds, dashed guide lines."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,7 +20,7 @@ COLOURS = (
     "#222222",
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
-GUIDE = {"color": "#777777", "linestyle": "--", "linewidth": 1.2, "zorder": 1}
+GUIDE: dict[str, Any] = {"color": "#777777", "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 
 
 def panels(n: int, width: float = 5.2, height: float = 4.2) -> tuple[Canvas, list[Axes]]:
@@ -59,7 +60,7 @@ def series(axes: Axes, x: Sequence[float], rows: Sequence, label: str, number: i
             )  # fmt: skip
 
 
-def guide(axes: Axes, x: Sequence[float], y: Sequence[float], label: str) -> None:
+def guide(axes: Axes, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, label: str) -> None:
     axes.plot(x, y, label=label, **GUIDE)
 
 

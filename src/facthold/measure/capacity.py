@@ -15,7 +15,7 @@ CEILING = "search ceiling"
 FLOOR = "search floor"
 FAILED = "failed"
 
-GROWTH = 1.12
+GROWTH = 1.06
 """First step away from the guess; it doubles (in the exponent) each time the bracket is still open."""
 
 

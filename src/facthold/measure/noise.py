@@ -1,10 +1,10 @@
 """Capacities of closed-form memories from the noise on their scores: the finite-size form of the theorems.
 
-The score of a wrong output is close to a centred Gaussian, and the variance is known exactly. So the number
+The score of a wrong output is close to a centred Gaussian whose variance is known (`score_variance`). So the number
 of associations at which a given share is recalled follows with its constant and its logarithm, where the
 theorems say "up to poly log". The laws are made for *half* recall where that is above chance: the noise
-on the target's own score is symmetric and drops out there. At 99% that noise takes a share of the margin,
-which vanishes only slowly with size, and measured exponents come out too large until sizes are huge.
+on the target's own score is symmetric and drops out there. At 99% it takes a share of the margin, which vanishes
+slowly with size, and N ln N grows faster than the number of weights at sizes that can be measured.
 Like `bounds`, this module imports no model.
 """
 

@@ -26,7 +26,7 @@ class Fit:
         return asdict(self)
 
 
-def fit_exponent(name: str, x: Sequence[float], y: Sequence[float]) -> Fit:
+def fit_exponent(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
     """Slope and constant of log y against log x. The interval is Student's, from the residuals."""
     log_x, log_y = _logs(name, x, y)
     if len(set(log_x)) < 3:
@@ -39,7 +39,7 @@ def fit_exponent(name: str, x: Sequence[float], y: Sequence[float]) -> Fit:
     )  # fmt: skip
 
 
-def fit_constant(name: str, x: Sequence[float], y: Sequence[float]) -> Fit:
+def fit_constant(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
     """The constant of y = constant * x: the geometric mean of y / x, with Student's interval on its logarithm."""
     log_x, log_y = _logs(name, x, y)
     if len(log_x) < 2:
@@ -51,7 +51,7 @@ def fit_constant(name: str, x: Sequence[float], y: Sequence[float]) -> Fit:
     return Fit(name, 1.0, float(np.exp(mean)), interval, len(ratio))
 
 
-def _logs(name: str, x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _logs(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     xs, ys = np.asarray(x, float), np.asarray(y, float)
     if xs.shape != ys.shape or not (np.all(xs > 0) and np.all(ys > 0)):
         raise ValueError(f"fit {name!r} needs as many positive x as positive y")

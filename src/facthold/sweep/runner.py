@@ -3,13 +3,14 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from facthold.cells import Cell, Result
 from facthold.sweep.store import Row, Store
 from facthold.train.lanes import shared_lanes
 
 
+@runtime_checkable
 class Listener(Protocol):
     """Who wants to hear how far the run is. Costs are in the unit of `Cell.cost`."""
 
@@ -43,8 +44,7 @@ def _compute(todo: Sequence[Cell], store: Store, listener: Listener) -> None:
             for future in done:
                 cell = waiting.pop(future)
                 result, seconds = future.result()
-                store.put(cell, result, seconds)
-                listener.finished(cell, result, seconds)
+                listener.finished(cell, store.put(cell, result, seconds), seconds)
     except BaseException:
         lanes.stop()
         raise

@@ -165,7 +165,7 @@ class Store:
             if create:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             elif not self.path.exists():
-                raise self._refuse(f"there is no such file; run without --plot-only first, {_ELSEWHERE}")
+                raise self._refuse(f"there is no such file yet; compute something first, {_ELSEWHERE}")
         except OSError as error:
             raise self._refuse(f"its folder: {error.strerror or error}; give another file with --store") from error
 
@@ -176,7 +176,7 @@ class Store:
         empty = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
         if empty and application == 0 and version == 0:
             if not create:
-                raise self._refuse("it is empty; run without --plot-only first")
+                raise self._refuse("it is empty; compute something first")
         elif application != APPLICATION_ID:
             raise self._refuse(f"it is not a database of facthold; {_OTHER_FILE}")
         elif version != SCHEMA_VERSION:

@@ -146,7 +146,7 @@ def _finished(state: _State, static: Any, protocol: Protocol) -> Run:
 
 
 @partial(jax.jit, static_argnums=2)
-def _start(params: Any, spare: Bool[Array, " n"], protocol: Protocol) -> _State:
+def _start(params: Any, spare: Any, protocol: Protocol) -> _State:
     n = spare.size
     return _State(
         params=params,
@@ -158,9 +158,7 @@ def _start(params: Any, spare: Bool[Array, " n"], protocol: Protocol) -> _State:
 
 
 @eqx.filter_jit
-def _advance(
-    states: _State, static: Any, tasks: Task, keys: Array, lrs: Array, until: Array, protocol: Protocol
-) -> _State:
+def _advance(states: _State, static: Any, tasks: Task, keys: Any, lrs: Any, until: Any, protocol: Protocol) -> _State:
     """Train each member of the group until it stops or has had ``until`` looks."""
 
     def train(state: _State, task: Task, key_data: Array, lr: Float[Array, ""]) -> _State:
