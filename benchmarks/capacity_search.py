@@ -6,7 +6,7 @@ and a bisection over N from d to m d until the bracket is 1% wide. Ours is the `
 tolerance. Both use the same protocol, and ours searches all seeds while the plain side searches one: times
 are given for one seed each.
 
-    python benchmarks/capacity_search.py [-d 16] [-m 64] [--seeds 5] [--plain-seeds 1] [--json]
+    python benchmarks/capacity_search.py [-d 16] [-m 64] [--seeds 6] [--plain-seeds 1] [--json]
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-d", type=int, default=16)
     parser.add_argument("-m", type=int, default=64)
-    parser.add_argument("--seeds", type=int, default=5, help="seeds of our search")
+    parser.add_argument("--seeds", type=int, default=6, help="seeds of our search")
     parser.add_argument("--plain-seeds", type=int, default=1, help="seeds of the plain search")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

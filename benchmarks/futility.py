@@ -4,7 +4,7 @@ Trains every cell of a grid around the capacity to its full length, with no rule
 and then applies the rule to the curves: a wrong verdict is a run that reaches its goal after the rule would
 have given it up. Prints the verdicts and the steps that the rule saves.
 
-    python benchmarks/futility.py [--curves FILE.npz] [--large]
+    python benchmarks/futility.py [--curves FILE.npz] [--large] [--seeds 0 1 2]
 """
 
 import argparse
@@ -28,17 +28,16 @@ SHARES = (0.96, 0.98, 1.0, 1.02, 1.04, 1.08)
 SIZES = (("train:linear-code", 16, 0), ("train:linear-code", 32, 0), ("train:mlp-code", 8, 8),
          ("train:mlp-code", 8, 32), ("train:mlp-code", 16, 16), ("train:mlp-text", 8, 32))  # fmt: skip
 LARGE = (("train:linear-code", 45, 0), ("train:mlp-code", 16, 64), ("train:mlp-text", 16, 64))
-SEEDS = (0, 1, 2)
 
 
-def full_curves(name: str, d: int, m: int) -> list[tuple[str, np.ndarray]]:
+def full_curves(name: str, d: int, m: int, seeds: tuple[int, ...]) -> list[tuple[str, np.ndarray]]:
     """The accuracy curves of full-length runs around the capacity."""
     way = method(name)
     assert way.protocol is not None
-    cell = Capacity(method=name, d=d, m=m, seeds=SEEDS, tolerance=0.03)
+    cell = Capacity(method=name, d=d, m=m, seeds=seeds, tolerance=0.03)
     capacity = cell.run()["N"]
     endless = dataclasses.replace(way.protocol, futility=None, goal=1.0)
-    asked = [(round(share * capacity), seed) for share in SHARES for seed in SEEDS]
+    asked = [(round(share * capacity), seed) for share in SHARES for seed in seeds]
     runs = fit([training_member(way, cell.problem(N, seed), m, seed) for N, seed in asked], endless)
     return [(f"{name} d={d} m={m} N={N} seed={seed}", run.curve) for (N, seed), run in zip(asked, runs, strict=True)]
 
@@ -62,12 +61,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--curves", type=Path, help="keep the curves here, or read them if the file is there")
     parser.add_argument("--large", action="store_true", help="the larger sizes too (minutes)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
     if options.curves and options.curves.exists():
         curves = dict(np.load(options.curves))
     else:
         sizes = SIZES + (LARGE if options.large else ())
-        curves = dict(pair for size in sizes for pair in full_curves(*size))
+        curves = dict(pair for size in sizes for pair in full_curves(*size, tuple(options.seeds)))
         if options.curves:
             np.savez_compressed(options.curves, **curves)
     wrong, full_steps, rule_steps = [], 0, 0

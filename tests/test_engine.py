@@ -102,7 +102,7 @@ def test_learning_rates_of_members_are_their_own() -> None:
 
 
 def test_hopeless_runs_stop_early_and_hopeful_ones_do_not() -> None:
-    rule = Futility(optimism=2.0, least=0.02, after=0.1)
+    rule = Futility(optimism=2.0, least=0.02, slack=0.0, after=0.1)
     assert rule.hopeless(0.50, 0.49, 32, 128, goal=0.99)  # 0.5 + 2 * 0.02 * 2 = 0.58
     assert not rule.hopeless(0.50, 0.30, 32, 128, goal=0.99)  # 0.5 + 2 * 0.2 * 2 = 1.3
     assert not rule.hopeless(0.50, 0.50, 8, 128, goal=0.99)  # too early to say

@@ -63,7 +63,7 @@ def _construction(name: str, family: str, place: str, build: Callable, share: fl
 def _training(name: str, family: str, constant: float) -> Method:
     """Training by the protocol ``name``, guessed by constant N ln N = size.
 
-    The constant lies a little below the authors' guide line: at sizes that fit a laptop more is stored.
+    The first guess should lie a little below the capacity: a probe is cheap there, and dear right at it.
     """
     p = protocol(name)
     guess = lambda d, m: bounds.guide((m or d) * d, constant)  # noqa: E731
@@ -93,8 +93,8 @@ METHODS = {
         _construction("ridge-readout", MLP, "beyond", lambda p, m, k: readout.ridge(p, m, key=k), 0.05),
         _construction("convex-readout", MLP, "beyond", lambda p, m, k: readout.convex(p, m, key=k), 0.14),
         _construction("layerwise", MLP, "beyond", lambda p, m, k: readout.layerwise(p, m, key=k), 0.2),
-        _training("linear-code", LINEAR, 0.9 * bounds.LINEAR_CONSTANT),
-        _training("mlp-code", MLP, 0.9 * bounds.MLP_CONSTANT),
+        _training("linear-code", LINEAR, 0.95 * bounds.LINEAR_CONSTANT),
+        _training("mlp-code", MLP, 0.95 * bounds.MLP_CONSTANT),
         _training("mlp-text", MLP, bounds.MLP_CONSTANT),
     )
 }

@@ -48,7 +48,7 @@ PRESETS = {
         mlp_sizes=((16, 16), (22, 22), (32, 32), (11, 22), (16, 32), (22, 44), (8, 32), (11, 44), (16, 64)),
         tolerance=0.02,
     ),
-    "paper": Grid(linear_d=half_octaves(3, 8), mlp_sizes=sizes(half_octaves(3, 6.5), (1, 2, 4, 8))),
+    "paper": Grid(linear_d=half_octaves(3.0, 8.0), mlp_sizes=sizes(half_octaves(3.0, 6.5), (1, 2, 4, 8))),
 }
 
 

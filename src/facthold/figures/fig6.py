@@ -33,7 +33,7 @@ class Grid:
 PRESETS = {
     "smoke": Grid(sizes=((6, 6), (8, 8), (6, 12)), n_seeds=2, tolerance=0.1),
     "quick": Grid(sizes=((16, 16), (22, 22), (32, 32), (8, 32), (11, 44), (16, 64)), tolerance=0.02),
-    "paper": Grid(sizes=sizes(half_octaves(3, 6.5), (1, 2, 4, 8))),
+    "paper": Grid(sizes=sizes(half_octaves(3.0, 6.5), (1, 2, 4, 8))),
 }
 
 

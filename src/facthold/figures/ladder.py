@@ -42,7 +42,7 @@ PRESETS = {
     "quick": Grid(closed_d=(32, 45, 64, 90), solved_d=(11, 16, 22), trained_linear_d=_quick.linear_d,
                   trained_mlp_d=(8, 11, 16), tolerance=_quick.tolerance),
     "paper": Grid(closed_d=(32, 45, 64, 90, 128, 181), solved_d=(11, 16, 22, 32, 45),
-                  trained_linear_d=_paper.linear_d, trained_mlp_d=fig1.half_octaves(3, 6.5),
+                  trained_linear_d=_paper.linear_d, trained_mlp_d=fig1.half_octaves(3.0, 6.5),
                   tolerance=_paper.tolerance),
 }  # fmt: skip
 

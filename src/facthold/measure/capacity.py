@@ -15,8 +15,8 @@ CEILING = "search ceiling"
 FLOOR = "search floor"
 FAILED = "failed"
 
-GROWTH = 1.06
-"""First step away from the guess; it doubles (in the exponent) each time the bracket is still open."""
+STEPS = (1.04, 1.06, 1.12, 1.25, 1.6, 2.5, 6.0)
+"""Factors by which the search steps away from its guess while it has not met the other side; the last repeats."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class _Bracket:
             if high - low <= 1 or high / low <= 1 + self.search.tolerance:
                 return None
             return min(max(round(math.sqrt(low * high)), low + 1), high - 1)
-        factor = GROWTH ** (2**self.opening)
+        factor = STEPS[min(self.opening, len(STEPS) - 1)]
         self.opening += 1
         if low is not None:
             return None if low >= self.search.ceiling else min(max(round(low * factor), low + 1), self.search.ceiling)

@@ -73,6 +73,8 @@ class _State(NamedTuple):
     looks: Int[Array, ""]
     status: Int[Array, ""]
     curve: Float[Array, " looks"]
+    best: Float[Array, " looks"]
+    """Highest accuracy up to each look."""
 
 
 def fit(
@@ -122,6 +124,8 @@ def _train_group(group: list[int], *, members: Sequence[Member], protocol: Proto
     lrs = np.array([protocol.lr if member.lr is None else member.lr for member in ours], np.float32)
     spare = np.arange(len(ours)) >= len(group)
     states = _start(stack(*params), spare, protocol)
+    with lanes.compiling:
+        _advance(states, static[0], tasks, keys, lrs, np.int32(0), protocol)  # no step: compiles, if it must
     for stop in range(CALL_STEPS, protocol.steps + CALL_STEPS, CALL_STEPS):
         lanes.check()
         looks = min(stop, protocol.steps) // protocol.check_every
@@ -154,6 +158,7 @@ def _start(params: Any, spare: Any, protocol: Protocol) -> _State:
         looks=jnp.zeros(n, jnp.int32),
         status=jnp.where(spare, EXHAUSTED, TRAINING),
         curve=jnp.zeros((n, protocol.steps // protocol.check_every)),
+        best=jnp.zeros((n, protocol.steps // protocol.check_every)),
     )
 
 
@@ -169,6 +174,9 @@ def _advance(states: _State, static: Any, tasks: Task, keys: Any, lrs: Any, unti
 
         return lax.while_loop(going, lambda s: _steps_and_look(s, static, task, key, lr, protocol), state)
 
+    if len(lrs) == 1:  # alone: XLA's products are faster without an axis for the group
+        alone = jax.tree.map(lambda x: x[0], (states, tasks, keys, lrs))
+        return jax.tree.map(lambda x: x[None], train(*alone))
     return jax.vmap(train)(states, tasks, keys, lrs)
 
 
@@ -193,22 +201,22 @@ def _steps_and_look(
     seen = task.accuracy(eqx.combine(params, static), key=jax.random.fold_in(key, -1 - state.looks))
     finite = jnp.isfinite(losses).all()
     curve = state.curve.at[state.looks].set(jnp.where(finite, seen, jnp.nan))
+    best = state.best.at[state.looks].set(jnp.maximum(seen, state.best[state.looks - 1]))
     looks = state.looks + 1
     status = jnp.select(
-        [~finite, seen >= protocol.goal - ROUNDING, looks >= curve.size, _hopeless(curve, looks, protocol)],
+        [~finite, seen >= protocol.goal - ROUNDING, looks >= curve.size, _hopeless(best, looks, protocol)],
         [DIVERGED, REACHED, EXHAUSTED, FUTILE],
         TRAINING,
     )
-    return _State(params, moments, looks, status, curve)
+    return _State(params, moments, looks, status, curve, best)
 
 
-def _hopeless(curve: Float[Array, " looks"], looks: Int[Array, ""], protocol: Protocol) -> Bool[Array, ""]:
+def _hopeless(best: Float[Array, " looks"], looks: Int[Array, ""], protocol: Protocol) -> Bool[Array, ""]:
     """The futility rule: see `Futility`."""
-    if protocol.futility is None:
-        return jnp.array(False)
-    best = lax.cummax(jnp.where(jnp.arange(curve.size) < looks, curve, 0.0))
     rule = protocol.futility
-    return rule.hopeless(best[looks - 1], best[looks // 2 - 1], looks, curve.size, protocol.goal - ROUNDING)
+    if rule is None:
+        return jnp.array(False)
+    return rule.hopeless(best[looks - 1], best[looks // 2 - 1], looks, best.size, protocol.goal - ROUNDING)
 
 
 def _optimiser(protocol: Protocol) -> optax.GradientTransformation:

@@ -1,31 +1,29 @@
-"""Lanes: one thread and one XLA device a core, each training its own group of models.
+"""Lanes: one thread a core, each training its own group of models.
 
 The matrices here are small: two threads that share one product gain almost nothing, two lanes that
-train different members gain nearly a factor of two. A lane that is done takes the next group.
+train different members gain nearly a factor of two. A lane that is done takes the next group. XLA runs
+the compiled loops of several lanes at once on its one CPU device, so that each is compiled once.
 """
 
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-import jax
-
 T = TypeVar("T")
 
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 
-def configure(n: int | None = None) -> None:
-    """Give XLA one device a core, each with one thread. Call it before anything else uses JAX.
 
-    The command line does. In a library the caller decides: without it there is one lane.
+def configure() -> None:
+    """Let each product use one thread. Call it before anything uses JAX; the command line does.
+
+    The lanes are then the only parallelism, and a result does not depend on how many of them are busy.
     """
-    # One thread a product: results do not depend on how many other lanes are busy.
-    flag = "--xla_cpu_multi_thread_eigen=false"
-    if flag not in os.environ.get("XLA_FLAGS", ""):
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}".strip()
-    jax.config.update("jax_num_cpu_devices", n or os.cpu_count() or 1)
+    flags = os.environ.get("XLA_FLAGS", "")
+    if ONE_THREAD not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
 
 
 class Stopped(Exception):
@@ -33,18 +31,17 @@ class Stopped(Exception):
 
 
 class Lanes:
-    """A pool with one worker thread a device."""
+    """A pool of ``n`` worker threads (default: one a core)."""
 
-    def __init__(self, devices: Iterable[jax.Device] | None = None) -> None:
-        self.devices = list(devices if devices is not None else jax.devices("cpu"))
-        self._free: queue.SimpleQueue[jax.Device] = queue.SimpleQueue()
-        for device in self.devices:
-            self._free.put(device)
-        self._pool = ThreadPoolExecutor(len(self.devices), thread_name_prefix="lane")
+    def __init__(self, n: int | None = None) -> None:
+        self.n = n or len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(self.n, thread_name_prefix="lane")
         self._stopped = threading.Event()
+        self.compiling = threading.Lock()
+        """Held while a loop is compiled: a second lane with the same shapes waits and finds it done."""
 
     def __len__(self) -> int:
-        return len(self.devices)
+        return self.n
 
     def stop(self) -> None:
         """Call off all work: what runs ends at its next `check`, what waits does not start."""
@@ -56,21 +53,13 @@ class Lanes:
         if self._stopped.is_set():
             raise Stopped
 
-    def submit(self, work: Callable[[], T]) -> "Future[T]":
-        """Run ``work`` on the next free device."""
-        return self._pool.submit(self._on_free_device, work)
-
-    def _on_free_device(self, work: Callable[[], T]) -> T:
-        device = self._free.get()
-        try:
-            with jax.default_device(device):
-                return work()
-        finally:
-            self._free.put(device)
+    def submit(self, work: Callable[..., T], *arguments: object) -> "Future[T]":
+        """Run ``work(*arguments)`` on the next free lane."""
+        return self._pool.submit(work, *arguments)
 
     def map(self, work: Callable[..., T], items: Iterable) -> Iterator[T]:
         """Results in the order of ``items``."""
-        futures = [self.submit(lambda item=item: work(item)) for item in items]  # type: ignore[misc]
+        futures = [self.submit(work, item) for item in items]
         return (future.result() for future in futures)
 
 

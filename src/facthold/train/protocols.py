@@ -20,23 +20,24 @@ class Futility:
 
     The best accuracy b(t) of these runs grows at most about evenly in log2 t. A run stops at step t when
     even ``optimism`` times its gain in the last doubling (taken as at least ``least``), kept up for all
-    doublings that are left, does not reach the goal:
+    doublings that are left and ``slack`` more, does not reach the goal:
 
-        b(t) + optimism * max(b(t) - b(t/2), least) * log2(steps / t) < goal.
+        b(t) + optimism * max(b(t) - b(t/2), least) * (log2(steps / t) + slack) < goal.
 
     So a run near its goal goes on to the end. ``benchmarks/futility.py`` compares the verdicts of this
     rule with those of full-length runs.
     """
 
-    optimism: float = 3.0
-    least: float = 0.02
+    optimism: float = 2.0
+    least: float = 0.03
+    slack: float = 0.3
     after: float = 1 / 32
     """Share of the steps before which no run is given up."""
 
     def hopeless(self, now: Any, half: Any, looks: Any, all_looks: int, goal: float) -> Any:
         """The rule, for floats and for traced arrays: best accuracy now and at half the looks so far."""
         gain = jnp.maximum(now - half, self.least)
-        projected = now + self.optimism * gain * jnp.log2(all_looks / looks)
+        projected = now + self.optimism * gain * (jnp.log2(all_looks / looks) + self.slack)
         return (looks >= self.after * all_looks) & (looks >= 2) & (projected < goal)
 
 
