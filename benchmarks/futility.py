@@ -21,6 +21,7 @@ from facthold.experiments.capacity import Capacity  # noqa: E402
 from facthold.experiments.make import training_member  # noqa: E402
 from facthold.experiments.methods import method  # noqa: E402
 from facthold.train import fit  # noqa: E402
+from facthold.train.engine import ROUNDING  # noqa: E402
 from facthold.train.protocols import Protocol  # noqa: E402
 
 SHARES = (0.96, 0.98, 1.0, 1.02, 1.04, 1.08)
@@ -48,11 +49,11 @@ def judge(curve: np.ndarray, protocol: Protocol) -> tuple[bool, int, bool, int]:
     n = protocol.steps // protocol.check_every
     curve = np.concatenate([curve, np.full(n - len(curve), curve[-1])])  # a run that was perfect has stopped
     best = np.maximum.accumulate(np.nan_to_num(curve))
-    reached = np.flatnonzero(best >= protocol.goal - 1e-6)
+    reached = np.flatnonzero(best >= protocol.goal - ROUNDING)
     full, at = bool(len(reached)), int(reached[0]) + 1 if len(reached) else n
     for looks in range(2, at):
         half = best[looks // 2 - 1]
-        if protocol.futility.hopeless(best[looks - 1], half, looks, n, protocol.goal):
+        if protocol.futility.hopeless(best[looks - 1], half, looks, n, protocol.goal - ROUNDING):
             return full, at, False, looks
     return full, at, full, at
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from facthold.experiments.capacity import Capacity as Cell
+from facthold.experiments.make import make_memory
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
 from facthold.measure.scaling import fit_constant, fit_exponent
+from facthold.models import LinearMemory
 
 
 def oracle(thresholds: dict[int, float]) -> Callable[[Sequence[tuple[int, int]]], list[Probe]]:
@@ -63,17 +65,30 @@ def test_wrong_searches_are_refused(floor: int, ceiling: int) -> None:
         Search(floor, ceiling)
 
 
+def numpy_recall(cell: Cell, N: int, seed: int) -> float:
+    """The share of N associations that a linear memory of this cell gets right: arg max of E W^T U^T, in float64."""
+    problem = cell.problem(N, seed)
+    memory = make_memory(cell.way, problem, cell.m, seed)
+    assert isinstance(memory, LinearMemory)
+    E, U, W = (np.asarray(a, np.float64) for a in (problem.E, problem.U, memory.W))
+    return float(((E @ W.T @ U.T).argmax(axis=1) == np.asarray(problem.f)).mean())
+
+
 def test_the_cell_of_a_construction_agrees_with_a_scan_over_every_N() -> None:
-    """The found N is stored, its neighbour is not, by recall computed one N at a time."""
+    """The found N is stored, its neighbour is not, and every probe saw the recall computed one N at a time."""
     cell = Cell(method="outer-product", d=24, seeds=(0, 1), tolerance=0.0)
     result = cell.run()
     assert result["status"] == "found"
-    for seed in result["per_seed"]:
-        probes = {p["N"]: p["stored"] for p in seed["probes"]}
-        assert probes[seed["stored"]]
-        assert not probes[seed["refused"]]
-        assert seed["refused"] == seed["stored"] + 1
-    assert result == result | {k: v for k, v in cell.run().items() if k != "search_seconds"}  # deterministic
+    for seed, found in zip(cell.seeds, result["per_seed"], strict=True):
+        stored, refused, probes = found["stored"], found["refused"], found["probes"]
+        assert found["seed"] == seed
+        assert refused == stored + 1
+        scan = {N: numpy_recall(cell, N, seed) for N in range(2, max(p["N"] for p in probes) + 1)}
+        assert scan[stored] >= cell.goal > scan[refused]
+        for probe in probes:
+            assert probe["accuracy"] == pytest.approx(scan[probe["N"]], abs=1e-6)
+            assert probe["stored"] == (scan[probe["N"]] >= cell.goal)
+    assert result == cell.run()
 
 
 def test_problems_of_one_seed_are_nested() -> None:

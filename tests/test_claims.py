@@ -17,6 +17,8 @@ from facthold.measure.bounds import guide_linear, guide_mlp, guide_mlp_fixed, ma
 
 Row = dict[str, Any]
 TRAINED = ("linear-trained-growth", "mlp-trained-growth", "fixed-outputs-growth", "two-outputs-trained")
+AT_ANY_SIZE = ("margin-in-image", "margin-outside-image", "gradient-step", "rounding", "one-hot", "layerwise")
+"""Identities, bounds and exact moments: they hold at smoke sizes too. The others are laws of growth."""
 
 
 def _row(cell: Any, result: Mapping[str, Any]) -> Row:
@@ -96,7 +98,7 @@ def _run(cell: Cell) -> Row:
 def _check_report(id: str) -> None:
     rows = [_run(cell) for cell in CLAIMS[id].cells("smoke")]
     report = CLAIMS[id].report(json.loads(json.dumps(rows)))
-    assert report["verdict"] in ("holds", "fails")
+    assert report["verdict"] in (("holds",) if id in AT_ANY_SIZE else ("holds", "fails")), report
     assert list(json.loads(json.dumps(report))) == [
         "id", "place", "statement", "predicted", "measured", "error", "verdict",
     ]  # fmt: skip

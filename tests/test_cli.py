@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -47,10 +46,10 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path) -> None:
     assert json.loads(again.stdout)["fits"] == answer["fits"]
     assert "cells to compute" not in again.stderr
 
-    exported = run("results", "--csv", "-", cwd=tiny)
+    exported = run("results", "--csv", cwd=tiny)
     assert exported.stdout.splitlines()[0].startswith("key,kind,")
     assert len(exported.stdout.splitlines()) == 5
-    parquet = run("results", "--parquet", "r.parquet", cwd=tiny)
+    parquet = run("results", "--parquet", "-o", "r.parquet", cwd=tiny)
     assert parquet.returncode == 0
     assert (tiny / "r.parquet").read_bytes().startswith(b"PAR1")
 
@@ -79,6 +78,12 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path) -> None:
         (["results", "--store", "text.txt"], "text.txt"),
         (["results", "--store", "other.sqlite"], "other.sqlite"),
         (["nonsense"], "No such command"),
+        (["results", "--csv", "--json"], "take one of"),
+        (["bench", "--seconds", "0"], "must be above 0"),
+        (["capacity", "--tolerance", "-1"], "tolerance=-1"),
+        (["capacity", "-d", "99999999"], "this machine has"),
+        (["capacity", "--method", "tangent-kernel", "-m", "7"], "m=8"),
+        (["figure", "fig1", "--out", "text.txt"], "give another --out"),
         (["memory", "-N", "many"], "integer"),
     ],
 )
@@ -110,6 +115,32 @@ def test_version_and_help(tmp_path: Path) -> None:
         assert command in shown
 
 
+def test_values_that_are_not_finite_are_null(tmp_path: Path) -> None:
+    """One association has no rival: its margin is infinite, and the JSON still is JSON."""
+    assert json.loads(run("memory", "-N", "1", "-d", "4", "--json", cwd=tmp_path).stdout)["smallest_margin"] is None
+
+
+def test_verify_and_list_as_json(tmp_path: Path) -> None:
+    done = run("verify", "one-hot", "gradient-step", "--preset", "smoke", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = json.loads(done.stdout)
+    assert [line["id"] for line in lines] == ["one-hot", "gradient-step"]
+    assert all(set(line) == {"id", "place", "statement", "predicted", "measured", "error", "verdict"} for line in lines)
+    assert all(line["verdict"] == "holds" for line in lines)
+    stored = json.loads(run("verify", "--preset", "smoke", "--stored", "--json", cwd=tmp_path).stdout)
+    assert {line["verdict"] for line in stored} == {"holds", "not run"}
+    listed = json.loads(run("list", "--json", cwd=tmp_path).stdout)
+    assert {line["id"] for line in stored} == {claim["id"] for claim in listed["claims"]}
+
+
+def test_capacity_as_json(tmp_path: Path) -> None:
+    arguments = ("capacity", "-d", "16", "--seeds", "2", "--json")
+    found = json.loads(run(*arguments, cwd=tmp_path).stdout)
+    assert found["status"] == "found"
+    assert len(found["per_seed"]) == 2
+    assert "1 already stored" in run(*arguments, cwd=tmp_path).stderr
+
+
 def test_memory_as_json_and_saved(tmp_path: Path) -> None:
     done = run(
         "memory", "-N", "60", "-d", "16", "-m", "20", "--method", "layerwise", "--save", "m.safetensors", "--json",
@@ -139,15 +170,18 @@ def test_killed_at_any_moment_a_run_goes_on_where_it_was(tiny: Path) -> None:
     assert second.returncode == 0, second.stderr
     stored = int(second.stderr.split(" already stored")[0].rsplit(" ", 1)[1])
     assert stored >= announced
+    assert f"{4 - stored} cells to compute" in second.stderr
 
 
 @pytest.mark.slow
 def test_ctrl_c_ends_with_one_line_and_nothing_lost(tmp_path: Path) -> None:
-    command = [*PROGRAM, "figure", "fig1", "--preset", "quick"]
+    command = [*PROGRAM, "figure", "fig1", "--preset", "smoke", "--config", "two.toml"]
+    (tmp_path / "two.toml").write_text("[fig1]\nlinear_d = [6]\nmlp_sizes = [[32, 64]]\nn_seeds = 5\n")
     running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert running.stderr is not None
-    running.stderr.readline()  # 'fig1: 14 cells to compute'
-    time.sleep(1)
+    for line in running.stderr:
+        if line.startswith("[1/"):  # one cell is stored, the others are being computed
+            break
     running.send_signal(signal.SIGINT)
     _, rest = running.communicate(timeout=60)
     assert running.returncode == 130
@@ -155,3 +189,5 @@ def test_ctrl_c_ends_with_one_line_and_nothing_lost(tmp_path: Path) -> None:
     assert "Traceback" not in rest
     with sqlite3.connect(tmp_path / "facthold-results.sqlite") as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    kept = json.loads(run("results", "--json", cwd=tmp_path).stdout)
+    assert len(kept) >= 1

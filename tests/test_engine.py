@@ -20,7 +20,7 @@ from facthold.models.memory import LinearMemory, MLPMemory
 from facthold.padding import padded
 from facthold.train import Futility, Member, Protocol, StoreAssociations, Task, fit, protocol
 from facthold.train.engine import _groups
-from facthold.train.lanes import Lanes, Stopped
+from facthold.train.lanes import Lanes, Stopped, shared_lanes
 
 SHORT = Protocol("short", "test", "adam", lr=1e-2, steps=64, check_every=16, goal=1.0, futility=None)
 
@@ -156,6 +156,30 @@ def test_stopped_lanes_start_nothing_more() -> None:
     lanes.stop()
     with pytest.raises(Stopped):
         lanes.check()
+
+
+def test_shared_lanes_work_again_after_a_stop() -> None:
+    """Ctrl-C in a notebook calls off one sweep, not all that follow."""
+    shared_lanes().stop()
+    (run,) = fit([member(12)], SHORT)
+    assert run.status in ("reached", "exhausted")
+
+
+def test_results_do_not_depend_on_the_number_of_lanes() -> None:
+    """Large members train alone: the same bits. Small ones share a loop, in other groups: the same up to rounding."""
+    small, large = [member(30, seed=i) for i in range(4)], [member(200, seed=i) for i in range(2)]
+    one, two = Lanes(1), Lanes(2)
+    assert _groups(small + large, len(one)) != _groups(small + large, len(two))
+    runs = list(zip(fit(small + large, SHORT, lanes=one), fit(small + large, SHORT, lanes=two), strict=True))
+    for a, b in runs[: len(small)]:
+        assert (a.status, a.steps) == (b.status, b.steps)
+        np.testing.assert_allclose(a.model.W, b.model.W, atol=1e-4)
+        np.testing.assert_allclose(a.model.V, b.model.V, atol=1e-4)
+    for a, b in runs[len(small) :]:
+        np.testing.assert_array_equal(a.model.W, b.model.W)
+        np.testing.assert_array_equal(a.curve, b.curve)
+    one.stop()
+    two.stop()
 
 
 def test_needed_multiplications_are_counted_as_documented() -> None:

@@ -25,6 +25,9 @@ class Quiet:
     def begin(self, todo, n_stored) -> None:
         self.todo, self.stored = len(todo), n_stored
 
+    def waiting(self) -> None:
+        pass
+
     def finished(self, cell, result, seconds) -> None:
         self.done += 1
 
@@ -72,6 +75,8 @@ def test_a_ceiling_is_drawn_as_an_arrow_and_fitted_nowhere() -> None:
     assert not axes.containers  # no error bars
     assert len(axes.texts) == 1
     assert wanted.fits(rows) == []
+    (axes,) = wanted.plot([rows[0] | {"status": "failed"}]).axes
+    assert not axes.texts  # a failure is no ceiling
 
 
 def test_config_changes_the_grid_and_refuses_unknown_keys() -> None:
@@ -109,10 +114,7 @@ class Fine(Cell):
         return {"N": 1}
 
 
-def test_a_failing_cell_loses_nothing_that_was_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from facthold.train import lanes
-
-    monkeypatch.setattr(lanes, "_shared", lanes.Lanes())  # the failure stops its lanes: not those of other tests
+def test_a_failing_cell_loses_nothing_that_was_stored(tmp_path: Path) -> None:
     with Store(tmp_path / "r.sqlite") as store:
         run_cells([Fine()], store, Quiet())
         with pytest.raises(ValueError, match="cannot be computed"):

@@ -28,7 +28,7 @@ class Cell(ABC):
 
     @property
     def cost(self) -> float:
-        """A guess at the work in this cell, in any unit: large cells start first, and progress is weighed by it."""
+        """A guess at the seconds this cell takes: large cells start first, and progress is weighed by it."""
         return 1.0
 
     @property

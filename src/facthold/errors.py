@@ -24,14 +24,14 @@ def unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
     return ValueError(f"unknown {what} {name!r}; {hint}choose one of: {', '.join(names)}")
 
 
-def check_fits(*, N: int, d: int, M: int, trained: bool) -> None:
+def check_fits(*, N: int, d: int, M: int, scores: bool) -> None:
     """Refuse a problem whose tables do not fit in this machine's memory, before trying.
 
-    The embeddings take 4 (N + M) d bytes, and their float64 draws twice that; training also holds the
-    N x M scores, twice.
+    The embeddings take 4 (N + M) d bytes, and their float64 draws twice that; training and solving also
+    hold the N x M ``scores``, twice in float32 or once in float64. A d x d matrix takes 8 d^2.
     """
     check_positive(N=N, d=d, M=M)
-    needed = 12 * (N + M) * d + (8 * N * M if trained else 0)
+    needed = 12 * (N + M) * d + 8 * d * d + (8 * N * M if scores else 0)
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > 0.8 * available:
         raise ValueError(

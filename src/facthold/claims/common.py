@@ -11,6 +11,8 @@ from facthold.measure.scaling import Fit, fit_exponent
 
 TOLERANCE = 0.12
 """How far a measured exponent may lie from the predicted one."""
+CONSTANT_TOLERANCE = 0.25
+"""How far a fitted constant may lie from the authors' guide line, as a share of it."""
 STANDARD_ERRORS = 4.0
 """How far a measured mean may lie from an exact prediction: beyond it once in 16,000 by chance."""
 

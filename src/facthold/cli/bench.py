@@ -7,6 +7,7 @@ import typer
 from facthold.bench import BENCHES, run_bench
 from facthold.cli.app import app
 from facthold.cli.common import JsonOption, print_json
+from facthold.cli.progress import working
 from facthold.cli.tables import show
 
 
@@ -15,8 +16,13 @@ def bench(
     seconds: Annotated[float, typer.Option("--seconds", help="Time for each measurement.")] = 2.0,
     json: JsonOption = False,
 ) -> None:
-    """Time a training step here and in a plain implementation, side by side, and compare with the machine's peak."""
-    rows = [run_bench(bench, seconds) for bench in BENCHES]
+    """Time a float32 training step here and in a plain implementation, side by side, beside the machine's peak."""
+    if seconds <= 0:
+        raise ValueError(f"--seconds {seconds:g} must be above 0")
+    rows = []
+    for i, one in enumerate(BENCHES):
+        with working(f"[{i + 1}/{len(BENCHES)}] {one.name}, about {2 * seconds + 15:.0f} s each"):
+            rows.append(run_bench(one, seconds))
     if json:
         print_json(rows)
         return

@@ -1,6 +1,8 @@
 """What several commands share: options, the store, JSON on standard output, and running figures."""
 
 import json
+import math
+import tempfile
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from facthold.cells import Cell
-from facthold.cli.progress import CellProgress
+from facthold.cli.progress import CellProgress, messages
 from facthold.errors import FactholdError, unknown
 from facthold.figures import FIGURES, PRESETS, Figure, Values
 from facthold.measure.scaling import Fit
@@ -45,7 +47,16 @@ def values(row: Row) -> Values:
 
 
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=1, allow_nan=False, default=str))
+    """JSON that every reader takes: what is not a finite number is null."""
+    typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(v) for key, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
@@ -66,6 +77,16 @@ def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
         if not isinstance(table, dict):
             raise FactholdError(f"{path}: write [{name}] and keys below it, not {name} = {table!r}")
     return tables
+
+
+def writable(folder: Path) -> None:
+    """Make sure of the folder before computing for minutes."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another --out") from error
 
 
 @dataclass(frozen=True)
@@ -91,6 +112,7 @@ def draw(
     """Compute what a figure lacks (or, with ``compute`` off, draw what is stored) and save its pictures."""
     start = time.perf_counter()
     cells = figure.cells(figure.grid(preset, changes))
+    writable(out)
     if compute:
         rows = compute_cells(figure.name, cells, store)
     else:
@@ -100,6 +122,8 @@ def draw(
                 f"nothing of {figure.name} at preset {preset} is stored in {store.path}; "
                 "run it without --plot-only first"
             )
+        if len(rows) < len(cells):
+            messages.print(f"{figure.name}: only {len(rows)} of {len(cells)} cells are stored; drawing those")
     read = [values(row) for row in rows]
     files = figure.save(read, out, preset)
     return Drawn(figure, preset, time.perf_counter() - start, figure.fits(read), files)

@@ -23,6 +23,7 @@ from facthold.cli.common import (
     open_store,
     print_json,
     read_config,
+    writable,
 )  # fmt: skip
 from facthold.cli.progress import messages
 from facthold.cli.tables import show
@@ -46,7 +47,7 @@ def figure(
     out: OutOption = OUT,
     json: JsonOption = False,
 ) -> None:
-    """Compute and draw one figure. What is stored is not computed again."""
+    """Compute and draw one figure, in float32 (solvers in float64). What is stored is not computed again."""
     wanted = find_figure(name)
     check_preset(preset)
     changes = read_config(config).get(name, {})
@@ -66,15 +67,21 @@ def reproduce(
     config: ConfigOption = None,
     store: StoreOption = None,
     out: OutOption = OUT,
+    figures_only: Annotated[
+        bool,
+        typer.Option("--figures-only", help="Compute no cells but the figures' own."),
+    ] = False,
 ) -> None:
     """Everything at once: all figures, all claims, and one page with all of it."""
     start = time.perf_counter()
     check_preset(preset)
     changes = read_config(config)
+    writable(out)
     with open_store(store) as results:
         # Everything in one run, so that both cores are busy to the end; figures and claims share cells.
         cells = [cell for f in FIGURES.values() for cell in f.cells(f.grid(preset, changes.get(f.name)))]
-        cells += [cell for claim in CLAIMS.values() for cell in claim.cells(preset)]
+        if not figures_only:
+            cells += [cell for claim in CLAIMS.values() for cell in claim.cells(preset)]
         compute_cells("figures and claims", cells, results)
         figures = [draw(f, preset, changes.get(f.name, {}), results, out, compute=False) for f in FIGURES.values()]
         seconds = {f.name: _computing(f.name, preset, changes, results) for f in FIGURES.values()}
@@ -85,11 +92,11 @@ def reproduce(
     for drawn in figures:
         print_fits(drawn)
     print_claims(claims)
+    messages.print(f"Redraw without computing: facthold figure NAME --preset {preset} --plot-only")
     for drawn in figures:
         for file in drawn.files:
             typer.echo(f"picture: {file}")
     typer.echo(f"report:  {page}")
-    messages.print(f"Redraw without computing: facthold figure NAME --preset {preset} --plot-only")
 
 
 def _computing(name: str, preset: str, changes: Mapping, results: Store) -> float:

@@ -80,26 +80,33 @@ def _toml(value: object) -> str:
 @app.command()
 def results(
     kind: Annotated[str | None, typer.Option("--kind", help="Only cells of this kind, such as capacity.")] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write all of it as CSV; - for standard output.")] = None,
-    parquet: Annotated[Path | None, typer.Option("--parquet", help="Write all of it as Parquet.")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="All of it as CSV, on standard output or in --output.")] = False,
+    parquet: Annotated[bool, typer.Option("--parquet", help="All of it as Parquet, in --output.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
     json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
     """What is stored: a table here, or all of it as CSV or Parquet."""
+    if csv + parquet + json > 1:
+        raise ValueError("take one of --csv, --parquet and --json")
+    if output is not None and not (csv or parquet):
+        raise ValueError("--output goes with --csv or --parquet")
     with open_store(store, create=False) as kept:
         rows = kept.rows(kind)
         path = kept.path
-    if csv is not None:
-        export.to_csv(rows, sys.stdout if str(csv) == "-" else csv)
-    if parquet is not None:
-        export.to_parquet(rows, parquet)
-    for file in (csv, parquet):
-        if file is not None and str(file) != "-":
+    if csv or parquet:
+        file = output or (Path("facthold-results.parquet") if parquet else None)
+        if parquet and file is not None:
+            export.to_parquet(rows, file)
+        else:
+            export.to_csv(rows, file or sys.stdout)
+        if file is not None:
             typer.echo(f"{len(rows)} rows: {file}", err=True)
+        return
     if json:
         print_json([{"key": r.key, "kind": r.kind, "spec": r.spec, "result": r.result} for r in rows])
-    elif csv is None and parquet is None:
-        show(
+        return
+    show(
             f"{len(rows)} results in {path}", ("kind", "spec", "N", "status", "seconds", "date", "commit"),
             [
                 (

@@ -7,14 +7,13 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from facthold.associations import random_problem
 from facthold.cli.app import app
 from facthold.cli.common import JsonOption, StoreOption, compute_cells, open_store, print_json
+from facthold.cli.progress import working
 from facthold.errors import check_fits
-from facthold.experiments.capacity import SEEDS, Capacity
+from facthold.experiments.capacity import SEEDS, Capacity, nested_problem
 from facthold.experiments.make import make_memory
 from facthold.experiments.methods import method as find_method
-from facthold.keys import derive
 from facthold.measure import bits, bounds
 from facthold.measure.recall import accuracy, smallest_margins
 from facthold.models.saving import save_model
@@ -43,11 +42,11 @@ def memory(
     """Make one memory and say what it recalls. Solvers work in float64; training and recall in float32."""
     way = find_method(method)
     way.check(d, m)
-    check_fits(N=N, d=d, M=outputs or N, trained=way.protocol is not None)
-    key = derive("problem", seed, d, embeddings, map)
-    problem = random_problem(N, d, outputs, key=key, embeddings=embeddings, map=map)
+    check_fits(N=N, d=d, M=outputs or N, scores=way.holds_scores)
+    problem = nested_problem(N, seed, d, outputs, embeddings=embeddings, map=map)
     start = time.perf_counter()
-    made = make_memory(way, problem, m, seed)
+    with working(f"making a memory by {method}"):
+        made = make_memory(way, problem, m, seed)
     seconds = time.perf_counter() - start
     margins = np.asarray(smallest_margins(made, problem))
     needed = (
@@ -89,7 +88,7 @@ def capacity(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Search for the largest N that a method still recalls at this size."""
+    """Search for the largest N that a method still recalls at this size. Training and recall are float32."""
     cell = Capacity(
         method=method, d=d, m=m, map=map, M=outputs, embeddings=embeddings, goal=goal, tolerance=tolerance,
         seeds=tuple(range(seeds)),

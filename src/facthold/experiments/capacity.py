@@ -1,16 +1,15 @@
 """The capacity cell: how many associations one method stores at one size, over seeds."""
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
 
 import jax
 
 from facthold.associations import MAPS, Problem, random_problem
 from facthold.cells import Cell, Result
 from facthold.embeddings import EMBEDDINGS
-from facthold.errors import check_positive, unknown
+from facthold.errors import check_fits, check_positive, unknown
 from facthold.experiments.make import make_memory, training_member
 from facthold.experiments.methods import Method, method
 from facthold.keys import derive
@@ -72,6 +71,15 @@ class Capacity(Cell):
             raise ValueError(f"recall={self.recall!r}: training is judged by 'argmax'; take a construction")
         if not self.seeds:
             raise ValueError("seeds must hold at least one seed")
+        N = max(2, round(self.guess))
+        check_fits(N=N, d=self.d, M=self.M or N, scores=way.holds_scores)
+        assert self.search  # refuses a tolerance below 0
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The fields, and for training all that its protocol says: a changed protocol is another cell."""
+        protocol = self.way.protocol
+        return super().spec | ({"protocol": asdict(protocol)} if protocol else {})
 
     @property
     def way(self) -> Method:
@@ -93,9 +101,12 @@ class Capacity(Cell):
 
     @property
     def cost(self) -> float:
-        """Multiplications of one look at all scores, times steps where it is trained."""
-        N, steps = self.guess, self.way.protocol.steps / 100 if self.way.protocol else 10
-        return len(self.seeds) * steps * N * ((self.M or N) + 2 * self.m) * self.d + 1e9
+        """Seconds: a search trains for about as long as one and a third full-length runs a seed."""
+        flops = 2.0 * self.guess * ((self.M or self.guess) + 2 * (self.m or self.d)) * self.d
+        protocol = self.way.protocol
+        if protocol is not None:
+            return len(self.seeds) * 1.3 * protocol.steps * (2 * flops / 6e10 + 6e-5)
+        return len(self.seeds) * (10 * flops / 1e10 + 0.3)
 
     @property
     def label(self) -> str:
@@ -104,14 +115,11 @@ class Capacity(Cell):
         return f"capacity of {self.method} at {size}{outputs}" + (", exact" if self.recall == "exact" else "")
 
     def run(self) -> Result:
-        start = time.perf_counter()
         ask = self._train if self.way.protocol else self._build
         found = summary(find_capacity(ask, self.seeds, self.guess, self.search))
         n_params = self.way.n_params(self.d, self.m)
         per_fact = n_params / found["N"] if found["N"] else None
-        return found | {
-            "n_params": n_params, "params_per_fact": per_fact, "search_seconds": time.perf_counter() - start
-        }  # fmt: skip
+        return found | {"n_params": n_params, "params_per_fact": per_fact}
 
     def problem(self, N: int, seed: int) -> Problem:
         """The N associations of this seed."""
@@ -123,7 +131,7 @@ class Capacity(Cell):
         members = [training_member(self.way, self.problem(N, seed), self.m, seed) for N, seed in questions]
         runs = fit(members, replace(self.way.protocol, goal=self.goal))
         return [
-            Probe(N, seed, float("nan") if run.status == "diverged" else run.best, run.succeeded, run.status)
+            Probe(N, seed, float("nan") if run.status == "diverged" else run.best, run.succeeded, run.status, run.steps)
             for (N, seed), run in zip(questions, runs, strict=True)
         ]
 

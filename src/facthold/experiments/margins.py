@@ -41,7 +41,7 @@ class Margins(Cell):
 
     @property
     def cost(self) -> float:
-        return 20.0 * self.n_draws * 2 * self.N * self.d
+        return 2.0
 
     @property
     def label(self) -> str:

@@ -29,6 +29,13 @@ class Method:
     guess: Callable[[int, int], float]
     """Roughly how many associations it stores at (d, m): where a search starts."""
     protocol: Protocol | None = None
+    solved: bool = False
+    """Whether the construction solves a problem over all N x M scores: dearer in time and memory."""
+
+    @property
+    def holds_scores(self) -> bool:
+        """Whether all N x M scores are in memory at once while the memory is made."""
+        return self.solved or self.protocol is not None
 
     def n_params(self, d: int, m: int) -> int:
         """Parameters as the paper counts them."""
@@ -43,6 +50,8 @@ class Method:
             raise ValueError(f"method {self.name!r} makes a d x d matrix and takes no m, but m={m}")
         if self.family != LINEAR:
             check_positive(m=m)
+        if self.name.startswith("tangent") and m % 2:
+            raise ValueError(f"m={m} neurons do not come in pairs; take m={m + 1}")
         if self.family == LOW_RANK and m > d:
             raise ValueError(f"m={m} is above d={d}: a d x d matrix has rank at most d; take m <= {d}")
 
@@ -55,9 +64,9 @@ class Method:
         return MLPMemory.init(d, m, key=key, bias=bool(self.protocol and self.protocol.bias))
 
 
-def _construction(name: str, family: str, place: str, build: Callable, share: float) -> Method:
+def _construction(name: str, family: str, place: str, build: Callable, share: float, *, solved: bool = False) -> Method:
     """A construction that stores about ``share`` associations a parameter of its readout (d^2 or m d)."""
-    return Method(name, family, place, build, lambda d, m: share * (m or d) * d)
+    return Method(name, family, place, build, lambda d, m: share * (m or d) * d, solved=solved)
 
 
 def _training(name: str, family: str, constant: float) -> Method:
@@ -74,6 +83,7 @@ METHODS = {
     method.name: method
     for method in (
         _construction("outer-product", LINEAR, "theorem 1", lambda p, m, k: linear.outer_product(p), 0.02),
+        _construction("quantised", LINEAR, "corollary 2", lambda p, m, k: linear.quantised(p).memory, 0.02),
         _construction("low-rank", LOW_RANK, "theorem 1", lambda p, m, k: linear.low_rank(p, m, key=k), 0.008),
         _construction(
             "hermite-features",
@@ -91,8 +101,8 @@ METHODS = {
             0.06,
         ),
         _construction("ridge-readout", MLP, "beyond", lambda p, m, k: readout.ridge(p, m, key=k), 0.05),
-        _construction("convex-readout", MLP, "beyond", lambda p, m, k: readout.convex(p, m, key=k), 0.14),
-        _construction("layerwise", MLP, "beyond", lambda p, m, k: readout.layerwise(p, m, key=k), 0.2),
+        _construction("convex-readout", MLP, "beyond", lambda p, m, k: readout.convex(p, m, key=k), 0.14, solved=True),
+        _construction("layerwise", MLP, "beyond", lambda p, m, k: readout.layerwise(p, m, key=k), 0.2, solved=True),
         _training("linear-code", LINEAR, 0.95 * bounds.LINEAR_CONSTANT),
         _training("mlp-code", MLP, 0.95 * bounds.MLP_CONSTANT),
         _training("mlp-text", MLP, bounds.MLP_CONSTANT),

@@ -34,7 +34,7 @@ class Rounding(Cell):
 
     @property
     def cost(self) -> float:
-        return 20.0 * len(self.seeds) * self.N * self.d * (self.N + self.d)
+        return 1.0
 
     def run(self) -> Result:
         found = [self._one(seed) for seed in self.seeds]

@@ -29,7 +29,7 @@ class Stored(Cell):
 
     @property
     def cost(self) -> float:
-        return 1e4 * len(self.seeds) * self.N * (self.m or self.d) * self.d
+        return 0.5 * len(self.seeds)
 
     def run(self) -> Result:
         way = method(self.method)

@@ -32,7 +32,7 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(sizes=((6, 6), (8, 8), (6, 12)), n_seeds=2, tolerance=0.1),
-    "quick": Grid(sizes=((16, 16), (22, 22), (32, 32), (8, 32), (11, 44), (16, 64)), tolerance=0.02),
+    "quick": Grid(sizes=((11, 11), (16, 16), (22, 22), (8, 32), (11, 44)), tolerance=0.04),
     "paper": Grid(sizes=sizes(half_octaves(3.0, 6.5), (1, 2, 4, 8))),
 }
 
@@ -51,8 +51,8 @@ def cells(grid: Grid) -> list[Cell]:
 
 def plot(rows: Sequence[Values]) -> Canvas:
     canvas, (axes,) = style.panels(1)
-    outputs = ", ".join(f"{r['M']} outputs, {r['map']}" for r in rows[:1])
-    style.loglog(axes, f"MLP associative memory, {outputs}", "$m d$", "$N$")
+    outputs = "; ".join(sorted({f"{r['M']} outputs, {r['map']}" for r in rows}))
+    style.loglog(axes, f"MLP associative memory, {outputs} ({style.protocols(rows)})", "$m d$", "$N$")
     for i, ratio in enumerate(ratios(rows)):
         ours = [r for r in rows if r["m"] == ratio * r["d"]]
         style.series(axes, [r["m"] * r["d"] for r in ours], ours, f"$m/d={ratio:g}$", i)

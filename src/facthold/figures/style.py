@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 COLOURS = (
     "#3b6fb6",
@@ -31,6 +32,10 @@ def panels(n: int, width: float = 5.2, height: float = 4.2) -> tuple[Canvas, lis
 
 def loglog(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set(xscale="log", yscale="log", title=title, xlabel=x, ylabel=y)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value < 1e5 else f"{value:.0e}"))
+        axis.set_minor_formatter(NullFormatter())
     axes.grid(True, which="major", alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -53,7 +58,7 @@ def series(axes: Axes, x: Sequence[float], rows: Sequence, label: str, number: i
         )  # fmt: skip
     for a, r in zip(x, rows, strict=True):
         stored = [s["stored"] for s in r["per_seed"] if s["stored"]]
-        if r["N"] is None and stored:
+        if "ceiling" in r["status"] and stored:
             axes.annotate(
                 "", (a, min(stored) * 1.5), (a, min(stored)),
                 arrowprops={"arrowstyle": "->", "color": colour}, annotation_clip=False,
@@ -67,3 +72,8 @@ def guide(axes: Axes, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.n
 def legend(axes: Axes) -> None:
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8)
+
+
+def protocols(rows: Sequence) -> str:
+    """The protocols that trained these rows, for a title."""
+    return ", ".join(sorted({r["method"].removeprefix("train:") for r in rows}))

@@ -29,6 +29,8 @@ class Probe:
     stored: bool
     detail: str = ""
     """How the probe ended, where that is more than its accuracy: 'futile', 'diverged'."""
+    steps: int = 0
+    """Training steps it took; 0 for constructions."""
 
 
 @dataclass(frozen=True)

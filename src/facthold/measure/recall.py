@@ -51,7 +51,7 @@ def exact_recall(memory: Memory, problem: Problem) -> float:
     This is recall of the exact vector, as Hopfield networks ask for it: no dictionary of outputs helps.
     For targets in {-1, +1}^d / sqrt(d) it is their exact reconstruction after taking signs.
     """
-    return float((jnp.sign(memory(problem.E)) == jnp.sign(problem.targets)).all(axis=1).mean())
+    return float(np.asarray(_by_rows(_exact_rows, memory, problem)).mean())
 
 
 def _by_rows(measure: Callable[..., Array], memory: Memory, problem: Problem) -> Array:
@@ -86,6 +86,11 @@ def _margin_rows(memory: Memory, E: Array, U: Array, f: Array, offered: Array) -
     target = jnp.take_along_axis(scores, f[:, None], axis=1)
     others = jnp.where(jnp.arange(U.shape[0]) == f[:, None], -jnp.inf, scores)
     return (target - others.max(axis=1, keepdims=True))[:, 0]
+
+
+@eqx.filter_jit
+def _exact_rows(memory: Memory, E: Array, U: Array, f: Array, offered: Array) -> Array:
+    return (jnp.sign(memory(E)) == jnp.sign(U[f])).all(axis=1)
 
 
 def _scores(memory: Memory, E: Array, U: Array, offered: Array) -> Array:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import facthold
+from facthold.train.lanes import usable_cores
 
 GIT_SECONDS = 5.0
 """No question to git may take longer: on a slow disk the commit is unknown rather than waited for."""
@@ -109,10 +110,3 @@ def cpu_model() -> str:
     except OSError:
         pass  # not Linux
     return platform.processor() or platform.machine() or "unknown"
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: fewer than the machine has when it is pinned to some of them."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -15,6 +15,9 @@ class Listener(Protocol):
     """Who wants to hear how far the run is. Costs are in the unit of `Cell.cost`."""
 
     def begin(self, todo: Sequence[Cell], n_stored: int) -> None: ...
+    def waiting(self) -> None:
+        """Called about twice a second while cells compute."""
+
     def finished(self, cell: Cell, result: Result, seconds: float) -> None: ...
 
 
@@ -41,6 +44,7 @@ def _compute(todo: Sequence[Cell], store: Store, listener: Listener) -> None:
         while waiting:
             # A time-out, so that Ctrl-C is heard while cells compute.
             done, _ = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+            listener.waiting()
             for future in done:
                 cell = waiting.pop(future)
                 result, seconds = future.result()

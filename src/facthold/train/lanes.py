@@ -19,11 +19,19 @@ ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
 def configure() -> None:
     """Let each product use one thread. Call it before anything uses JAX; the command line does.
 
-    The lanes are then the only parallelism, and a result does not depend on how many of them are busy.
+    The lanes are then the only parallelism. A result does not depend on how many of them are busy; small
+    members train in groups whose size depends on the number of lanes, which can change the last digits.
     """
     flags = os.environ.get("XLA_FLAGS", "")
     if ONE_THREAD not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: fewer than the machine has when it is pinned to some of them."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Stopped(Exception):
@@ -34,7 +42,7 @@ class Lanes:
     """A pool of ``n`` worker threads (default: one a core)."""
 
     def __init__(self, n: int | None = None) -> None:
-        self.n = n or len(os.sched_getaffinity(0))
+        self.n = n or usable_cores()
         self._pool = ThreadPoolExecutor(self.n, thread_name_prefix="lane")
         self._stopped = threading.Event()
         self.compiling = threading.Lock()
@@ -48,9 +56,13 @@ class Lanes:
         self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
     def check(self) -> None:
         """Called by long work now and then: raises `Stopped` after `stop`."""
-        if self._stopped.is_set():
+        if self.stopped:
             raise Stopped
 
     def submit(self, work: Callable[..., T], *arguments: object) -> "Future[T]":
@@ -67,8 +79,8 @@ _shared: Lanes | None = None
 
 
 def shared_lanes() -> Lanes:
-    """The lanes of this process, made at first use."""
+    """The lanes of this process, made at first use, and anew after they were stopped."""
     global _shared
-    if _shared is None:
+    if _shared is None or _shared.stopped:
         _shared = Lanes()
     return _shared
