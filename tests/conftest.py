@@ -1,4 +1,4 @@
-"""All tests run with the lanes of the command line: one XLA device a core."""
+"""All tests run as the command line does: one thread a product, one lane a core."""
 
 from facthold.train.lanes import configure
 

@@ -1,7 +1,7 @@
 """The capacity search against known thresholds, and fits against known laws."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from facthold.measure.scaling import fit_constant, fit_exponent
 from facthold.models import LinearMemory
 
 
-def oracle(thresholds: dict[int, float]) -> Callable[[Sequence[tuple[int, int]]], list[Probe]]:
+def oracle(thresholds: Mapping[int, float]) -> Callable[[Sequence[tuple[int, int]]], list[Probe]]:
     """A method that stores exactly the N up to a seed's threshold."""
     return lambda asked: [
         Probe(N, seed, 1.0 if thresholds[seed] >= N else 0.5, thresholds[seed] >= N) for N, seed in asked
