@@ -73,7 +73,10 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path) -> None:
         (["memory", "--method", "magic"], "unknown method"),
         (["memory", "--embeddings", "orthogonal", "-N", "100", "-d", "8"], "do not fit in d=8"),
         (["capacity", "--goal", "2"], "goal=2"),
-        (["capacity", "--seeds", "0"], "at least one seed"),
+        (["capacity", "--seeds", "0"], "--seeds 0 must be at least 1"),
+        (["capacity", "--method", "layerwise"], "give -m"),
+        (["figure", "fig1", "--config", "empty.toml"], "all its lists are empty"),
+        (["memory", "-N", "8", "--save", "text.txt/m.safetensors"], "cannot write"),
         (["results"], "there is no such file yet"),
         (["results", "--store", "text.txt"], "text.txt"),
         (["results", "--store", "other.sqlite"], "other.sqlite"),
@@ -90,6 +93,7 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path) -> None:
 def test_bad_input_is_one_clear_line(arguments: list[str], says: str, tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("[fig1]\nlinear = [8]\n")
     (tmp_path / "broken.toml").write_text("[fig1\n")
+    (tmp_path / "empty.toml").write_text("[fig1]\nlinear_d = []\nmlp_sizes = []\n")
     (tmp_path / "zero.toml").write_text("[fig1]\nlinear_d = [0]\n")
     (tmp_path / "text.txt").write_text("not a database, but long enough to be taken for one" * 20)
     with sqlite3.connect(tmp_path / "other.sqlite") as other:
@@ -109,6 +113,12 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 
 
 def test_version_and_help(tmp_path: Path) -> None:
+    assert run(cwd=tmp_path).stdout == run("--help", cwd=tmp_path).stdout
+    assert set(json.loads(run("list", "--figure", "fig6", "--json", cwd=tmp_path).stdout)) == {
+        "smoke",
+        "quick",
+        "paper",
+    }
     assert run("--version", cwd=tmp_path).stdout.strip() == f"facthold {__version__}"
     shown = run("--help", cwd=tmp_path).stdout
     for command in ("list", "figure", "reproduce", "verify", "memory", "capacity", "results", "bench"):
@@ -185,7 +195,7 @@ def test_ctrl_c_ends_with_one_line_and_nothing_lost(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     _, rest = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "interrupted; what was finished is stored" in rest
+    assert "interrupted; cells that were finished are stored" in rest
     assert "Traceback" not in rest
     with sqlite3.connect(tmp_path / "facthold-results.sqlite") as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -36,5 +36,5 @@ def check_fits(*, N: int, d: int, M: int, scores: bool) -> None:
     if needed > 0.8 * available:
         raise ValueError(
             f"N={N} with d={d} and M={M} needs about {needed / 2**30:.3g} GiB, and this machine has "
-            f"{available / 2**30:.3g}; take a smaller N or d"
+            f"{available / 2**30:.3g}; take smaller sizes"
         )

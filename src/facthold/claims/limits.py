@@ -77,13 +77,13 @@ def judge_two_outputs(rows: Sequence[Values]) -> Judgement:
 def _judge_near_all(rows: Sequence[Values]) -> Judgement:
     """'About 0.2 d' at 99%: within a quarter of it, at the largest d."""
     predicted = f"99%: N about {ABOUT_99} d"
-    if not_found(rows):
-        return Judgement(predicted, str(not_found(rows)), "no fit", False)
+    if not rows or not_found(rows):
+        return Judgement(predicted, not_found(rows) or "not measured", "no fit", False)
     ratios = [r["N"] / r["d"] for r in rows]
     errors = [(r["N_sd"] or 0.0) / r["d"] / len(r["seeds"]) ** 0.5 for r in rows]
     said = ", ".join(f"{ratio:.3f} d at {r['d']}" for ratio, r in zip(ratios, rows, strict=True))
     near = all(abs(ratio / ABOUT_99 - 1) <= CONSTANT_TOLERANCE for ratio in ratios)
-    return Judgement(predicted, f"99%: {said}", f"standard error {max(errors):.3f}", bool(rows) and near)
+    return Judgement(predicted, f"99%: {said}", f"standard error {max(errors):.3f}", near)
 
 
 def cover_cells(preset: str) -> list[Cell]:

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     # --debug may stand anywhere
-    arguments = (["--debug"] if debug else []) + [a for a in arguments if a != "--debug"]
+    arguments = (["--debug"] if debug else []) + ([a for a in arguments if a != "--debug"] or ["--help"])
     try:
         _load_commands()
         code = app(arguments, standalone_mode=False)
@@ -66,12 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _fail(f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN)
     if code == INTERRUPTED:
-        _fail("interrupted; what was finished is stored, and the same command goes on from there", INTERRUPTED)
+        _fail("interrupted; cells that were finished are stored, and the same command goes on after them", INTERRUPTED)
     _leave(code)
 
 
 def _load_commands() -> None:
-    """Import the commands, which import JAX: after the lanes are set up, and not for --version's sake alone."""
+    """Import the commands, which import JAX, after the lanes are set up."""
     from facthold.train.lanes import configure
 
     configure()

@@ -112,6 +112,8 @@ def draw(
     """Compute what a figure lacks (or, with ``compute`` off, draw what is stored) and save its pictures."""
     start = time.perf_counter()
     cells = figure.cells(figure.grid(preset, changes))
+    if not cells:
+        raise FactholdError(f"the config leaves nothing of {figure.name} to compute: all its lists are empty")
     writable(out)
     if compute:
         rows = compute_cells(figure.name, cells, store)
@@ -125,8 +127,9 @@ def draw(
         if len(rows) < len(cells):
             messages.print(f"{figure.name}: only {len(rows)} of {len(cells)} cells are stored; drawing those")
     read = [values(row) for row in rows]
-    files = figure.save(read, out, preset)
-    return Drawn(figure, preset, time.perf_counter() - start, figure.fits(read), files)
+    label = f"{preset}-changed" if changes else preset  # sizes of one's own do not overwrite the preset's picture
+    files = figure.save(read, out, label)
+    return Drawn(figure, label, time.perf_counter() - start, figure.fits(read), files)
 
 
 def compute_cells(title: str, cells: Sequence[Cell], store: Store) -> list[Row]:

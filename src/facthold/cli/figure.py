@@ -108,9 +108,10 @@ def _computing(name: str, preset: str, changes: Mapping, results: Store) -> floa
 
 def _section(drawn: Drawn, seconds: float, arguments: str) -> FigureSection:
     png = next(file for file in drawn.files if file.suffix == ".png")
+    preset = drawn.preset.removesuffix("-changed")
     return FigureSection(
         name=drawn.figure.name, title=drawn.figure.title, caption=f"{drawn.figure.caption} ({drawn.figure.place})",
-        command=f"facthold figure {drawn.figure.name} --preset {drawn.preset}{arguments}", preset=drawn.preset,
+        command=f"facthold figure {drawn.figure.name} --preset {preset}{arguments}", preset=drawn.preset,
         image=png, fits=[fit.as_json() for fit in drawn.fits], seconds=seconds,
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from facthold.claims import CLAIMS
 from facthold.cli.app import app
 from facthold.cli.common import JsonOption, StoreOption, open_store, print_json
 from facthold.cli.tables import show
+from facthold.errors import unknown
 from facthold.experiments.methods import METHODS
 from facthold.figures import FIGURES
 from facthold.figures import figure as find_figure
@@ -27,7 +28,11 @@ def list_(
 ) -> None:
     """What there is: figures, claims, methods, protocols."""
     if figure is not None:
-        _print_presets(figure)
+        presets = {preset: dataclasses.asdict(grid) for preset, grid in find_figure(figure).presets.items()}
+        if json:
+            print_json(presets)
+        else:
+            _print_presets(figure, presets)
         return
     if json:
         print_json(
@@ -62,11 +67,11 @@ def list_(
     )  # fmt: skip
 
 
-def _print_presets(name: str) -> None:
+def _print_presets(name: str, presets: dict[str, dict]) -> None:
     """The grids of a figure, in the form that --config reads."""
-    for preset, grid in find_figure(name).presets.items():
+    for preset, grid in presets.items():
         typer.echo(f"# preset {preset}\n[{name}]")
-        for key, value in dataclasses.asdict(grid).items():
+        for key, value in grid.items():
             typer.echo(f"{key} = {_toml(value)}")
         typer.echo("")
 
@@ -94,6 +99,8 @@ def results(
     with open_store(store, create=False) as kept:
         rows = kept.rows(kind)
         path = kept.path
+        if kind is not None and not rows:
+            raise unknown("kind of cell", kind, {row.kind for row in kept.rows()} or {"(nothing is stored)"})
     if csv or parquet:
         file = output or (Path("facthold-results.parquet") if parquet else None)
         if parquet and file is not None:
@@ -110,13 +117,18 @@ def results(
             f"{len(rows)} results in {path}", ("kind", "spec", "N", "status", "seconds", "date", "commit"),
             [
                 (
-                    r.kind, " ".join(f"{k}={v}" for k, v in r.spec.items() if v is not None), _short(r.result.get("N")),
+                    r.kind, _spec(r.spec), _short(r.result.get("N")),
                     str(r.result.get("status", "")), f"{r.provenance.seconds:.1f}", r.provenance.date[:16],
                     (r.provenance.commit or "")[:8],
                 )
                 for r in rows
             ],
         )  # fmt: skip
+
+
+def _spec(spec: dict) -> str:
+    """The spec in a line; what a protocol says stands in `facthold list`."""
+    return " ".join(f"{name}={value}" for name, value in spec.items() if value is not None and name != "protocol")
 
 
 def _short(value: object) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from facthold.cli.app import app
-from facthold.cli.common import JsonOption, StoreOption, compute_cells, open_store, print_json
+from facthold.cli.common import JsonOption, StoreOption, compute_cells, open_store, print_json, writable
 from facthold.cli.progress import working
 from facthold.errors import check_fits
 from facthold.experiments.capacity import SEEDS, Capacity, nested_problem
@@ -24,6 +24,12 @@ MOption = Annotated[int, typer.Option("-m", help="Width of the MLP, or rank; 0 f
 MapOption = Annotated[str, typer.Option("--map", help="identity, injective, mod, floor or uniform.")]
 OutputsOption = Annotated[int | None, typer.Option("--outputs", help="Number of outputs M (default: N).")]
 EmbeddingsOption = Annotated[str, typer.Option("--embeddings", help="sphere, gaussian, signs or orthogonal.")]
+
+MEANING = {
+    "search ceiling": "every N up to the largest that was tried is recalled",
+    "search floor": "not even the smallest N is recalled",
+    "failed": "training diverged",
+}
 
 
 @app.command()
@@ -45,6 +51,8 @@ def memory(
     check_fits(N=N, d=d, M=outputs or N, scores=way.holds_scores)
     problem = nested_problem(N, seed, d, outputs, embeddings=embeddings, map=map)
     start = time.perf_counter()
+    if save is not None:
+        writable(save.parent)
     with working(f"making a memory by {method}"):
         made = make_memory(way, problem, m, seed)
     seconds = time.perf_counter() - start
@@ -53,7 +61,7 @@ def memory(
         bounds.bits_injective(N, problem.M) if map in ("identity", "injective") else bounds.bits_uniform(N, problem.M)
     )
     facts = {
-        "method": method, "N": N, "d": d, "m": m, "M": problem.M, "map": map, "seed": seed,
+        "method": method, "N": N, "d": d, "m": m, "M": problem.M, "map": map, "embeddings": embeddings, "seed": seed,
         "recall": accuracy(made, problem), "smallest_margin": float(margins.min()),
         "median_margin": float(np.median(margins)),
         "n_params": made.n_params, "params_per_fact": made.n_params / N, "bits": bits.parameters_bits(made),
@@ -89,6 +97,8 @@ def capacity(
     json: JsonOption = False,
 ) -> None:
     """Search for the largest N that a method still recalls at this size. Training and recall are float32."""
+    if seeds < 1:
+        raise ValueError(f"--seeds {seeds} must be at least 1")
     cell = Capacity(
         method=method, d=d, m=m, map=map, M=outputs, embeddings=embeddings, goal=goal, tolerance=tolerance,
         seeds=tuple(range(seeds)),
@@ -100,7 +110,7 @@ def capacity(
         return
     found = row.result
     if found["N"] is None:
-        typer.echo(f"no capacity: {found['status']}")
+        typer.echo(f"no capacity: {found['status']} ({MEANING.get(found['status'], 'seeds ended differently')})")
     else:
         spread = f"{found['N_min']} to {found['N_max']} over {len(cell.seeds)} seeds"
         typer.echo(f"N = {found['N']:.5g} ({spread}), {found['params_per_fact']:.4g} parameters a fact")

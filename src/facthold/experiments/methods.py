@@ -48,8 +48,8 @@ class Method:
         check_positive(d=d)
         if self.family == LINEAR and m:
             raise ValueError(f"method {self.name!r} makes a d x d matrix and takes no m, but m={m}")
-        if self.family != LINEAR:
-            check_positive(m=m)
+        if self.family != LINEAR and m < 1:
+            raise ValueError(f"method {self.name!r} needs a width or rank m of at least 1, and m={m}; give -m")
         if self.name.startswith("tangent") and m % 2:
             raise ValueError(f"m={m} neurons do not come in pairs; take m={m + 1}")
         if self.family == LOW_RANK and m > d:

@@ -54,8 +54,8 @@ def save_model(path: str | Path, model: eqx.Module, problem: Problem | None = No
         partial = path.with_name(path.name + ".partial")
         save_file({n: np.ascontiguousarray(a) for n, a in arrays.items()}, partial, {"about": json.dumps(about)})
         partial.replace(path)  # a reader never meets half a file
-    except OSError as error:
-        raise FactholdError(f"cannot write {path}: {error.strerror or error}") from error
+    except (OSError, SafetensorError, ValueError) as error:
+        raise FactholdError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
     return path
 
 
