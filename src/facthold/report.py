@@ -144,7 +144,8 @@ def _section(section: FigureSection) -> str:
 <figcaption>{html.escape(section.caption)}</figcaption>
 </figure>
 {fits}
-<p class="soft">Preset {html.escape(section.preset)}, {duration(section.seconds)}. Made by:</p>
+<p class="soft">Preset {html.escape(section.preset)}. Its cells took {duration(section.seconds)} in all,
+side by side on several cores. Made by:</p>
 <pre><code>{html.escape(section.command)}</code></pre>
 </section>"""
 

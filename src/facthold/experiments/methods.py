@@ -99,6 +99,7 @@ METHODS = {
             "theorem 9, Q solved",
             lambda p, m, k: mlp.convex_tangent(p, m, key=k),
             0.06,
+            solved=True,
         ),
         _construction("ridge-readout", MLP, "beyond", lambda p, m, k: readout.ridge(p, m, key=k), 0.05),
         _construction("convex-readout", MLP, "beyond", lambda p, m, k: readout.convex(p, m, key=k), 0.14, solved=True),
