@@ -65,7 +65,7 @@ def plot(rows: Sequence[Values]) -> Canvas:
     style.series(left, [r["d"] ** 2 for r in linear], linear, "measured, 99% recall", 0)
     for r in (r for r in linear if r["N"] is not None):  # the constant drifts with d: show it at each point
         c = bounds.guide_constant(r["N"], r["d"] ** 2)
-        left.annotate(f"c={c:.2f}", (r["d"] ** 2, r["N"]), (7, -9), textcoords="offset points", fontsize=7)
+        left.annotate(f"c={c:.2f}", (r["d"] ** 2, r["N"]), (-38, 4), textcoords="offset points", fontsize=7)
     _guide(left, [r["d"] ** 2 for r in linear], bounds.LINEAR_CONSTANT, "d^2")
     style.loglog(right, f"MLP associative memory ({style.protocols(mlp)})", "$m d$", "$N$")
     for i, ratio in enumerate(ratios(mlp)):

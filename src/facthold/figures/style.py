@@ -19,8 +19,10 @@ COLOURS = (
     "#6b6b6b",
     "#8c5a3c",
     "#222222",
+    "#e377a2",
+    "#9acd32",
 )
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
 GUIDE: dict[str, Any] = {"color": "#777777", "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 
 
