@@ -1,7 +1,9 @@
 """The `facthold` program: its commands, and the one place where an error becomes a line and an exit code."""
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -40,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in arguments
     # --debug may stand anywhere
     arguments = (["--debug"] if debug else []) + ([a for a in arguments if a != "--debug"] or ["--help"])
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         _load_commands()
         code = app(arguments, standalone_mode=False)
@@ -76,6 +80,13 @@ def _load_commands() -> None:
 
     configure()
     from facthold.cli import bench, figure, inspect, memory, verify  # noqa: F401
+
+
+def _interrupt(*_: object) -> None:
+    from facthold.cli.progress import interrupted
+
+    interrupted.set()
+    raise KeyboardInterrupt
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -1,6 +1,7 @@
 """How far a run is: a bar with the time left on a terminal, plain lines elsewhere. Always on standard error."""
 
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from facthold.cells import Cell, Result
 from facthold.report import duration
 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
+
+interrupted = threading.Event()
+"""Set by Ctrl-C."""
 
 SILENCE = 30.0
 """Seconds after which a run without a terminal says that it is still going."""
@@ -54,6 +58,8 @@ class CellProgress:
         return elapsed * (self.total / self.spent - 1) if self.spent < self.total else 0.0
 
     def waiting(self) -> None:
+        if interrupted.is_set():  # a KeyboardInterrupt can get lost, if it meets the wrong line of a library
+            raise KeyboardInterrupt
         elapsed, left = time.monotonic() - self.start, self.left
         if self.bar is not None:
             self.bar.update(self.task, completed=elapsed / (elapsed + left), left=f"about {duration(left)} left")

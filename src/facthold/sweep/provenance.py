@@ -53,7 +53,7 @@ def provenance(seconds: float, spec: Mapping[str, Any] | None = None) -> Provena
         cpu=cpu_model(),
         cores=usable_cores(),
         python=platform.python_version(),
-        jax=importlib.metadata.version("jax"),
+        jax=jax_version(),
         seeds=tuple(seed for seed in several if isinstance(seed, int)),
         seconds=float(seconds),
     )
@@ -98,6 +98,15 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode(errors="replace").strip()
+
+
+@functools.cache
+def jax_version() -> str:
+    """The installed JAX, without importing it; 'unknown' where its metadata cannot be read."""
+    try:
+        return importlib.metadata.version("jax")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
 
 
 @functools.cache
