@@ -48,14 +48,11 @@ def judge(curve: np.ndarray, protocol: Protocol) -> tuple[bool, int, bool, int]:
     assert protocol.futility is not None
     n = protocol.steps // protocol.check_every
     curve = np.concatenate([curve, np.full(n - len(curve), curve[-1])])  # a run that was perfect has stopped
-    best = np.maximum.accumulate(np.nan_to_num(curve))
-    reached = np.flatnonzero(best >= protocol.goal - ROUNDING)
+    goal = protocol.goal - ROUNDING
+    reached = np.flatnonzero(np.nan_to_num(curve) >= goal)
     full, at = bool(len(reached)), int(reached[0]) + 1 if len(reached) else n
-    for looks in range(2, at):
-        half = best[looks // 2 - 1]
-        if protocol.futility.hopeless(best[looks - 1], half, looks, n, protocol.goal - ROUNDING):
-            return full, at, False, looks
-    return full, at, full, at
+    looks = protocol.futility.given_up(curve, n, goal)
+    return (full, at, full, at) if looks is None else (full, at, False, looks)
 
 
 def main() -> None:

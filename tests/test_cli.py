@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from facthold import __version__
+from facthold.sweep.store import Store
 
 PROGRAM = [sys.executable, "-m", "facthold"]
 TINY = """[fig1]
@@ -57,7 +58,7 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["figure", "fig7"], "unknown figure 'fig7'"),
+        (["figure", "fig77"], "unknown figure 'fig77'"),
         (["figure", "fig1", "--preset", "quik"], "did you mean 'quick'"),
         (["figure", "fig1", "--plot-only"], "compute something first"),
         (["figure", "fig1", "--config", "none.toml"], "no such config file"),
@@ -88,9 +89,17 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path) -> None:
         (["capacity", "--method", "tangent-kernel", "-m", "7"], "m=8"),
         (["figure", "fig1", "--out", "text.txt"], "give another --out"),
         (["memory", "-N", "many"], "integer"),
+        (["figure", "fig1", "--workers", "0"], "--workers 0 must be at least 1; leave it out"),
+        (["reproduce", "--workers", "-2"], "--workers -2 must be at least 1"),
+        (["verify", "--workers", "2", "--ray", "auto"], "take one of --workers and --ray"),
+        (["capacity", "--ray", "nowhere"], "give host:port"),
+        (["verify", "--stored", "--store", "nothing.sqlite"], "no claim can be judged"),
+        (["sweep", "status"], "there is no such file yet"),
+        (["sweep", "stats"], "Did you mean 'status'"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments: list[str], says: str, tmp_path: Path) -> None:
+    Store(tmp_path / "nothing.sqlite").close()
     (tmp_path / "bad.toml").write_text("[fig1]\nlinear = [8]\n")
     (tmp_path / "broken.toml").write_text("[fig1\n")
     (tmp_path / "empty.toml").write_text("[fig1]\nlinear_d = []\nmlp_sizes = []\n")
@@ -121,8 +130,38 @@ def test_version_and_help(tmp_path: Path) -> None:
     }
     assert run("--version", cwd=tmp_path).stdout.strip() == f"facthold {__version__}"
     shown = run("--help", cwd=tmp_path).stdout
-    for command in ("list", "figure", "reproduce", "verify", "memory", "capacity", "results", "bench"):
+    for command in ("list", "figure", "reproduce", "verify", "memory", "capacity", "results", "sweep", "bench"):
         assert command in shown
+
+
+def test_dry_run_says_what_would_be_done_and_makes_no_file(tiny: Path) -> None:
+    command = ("figure", "fig1", "--preset", "smoke", "--config", "tiny.toml")
+    done = run(*command, "--dry-run", cwd=tiny)
+    assert done.returncode == 0, done.stderr
+    assert "fig1: 4 cells, 0 of them stored, 4 to compute" in done.stdout
+    assert "capacity of train:linear-code at d=11" in done.stdout
+    plans = [json.loads(run(*command, "--dry-run", "--json", "--workers", n, cwd=tiny).stdout) for n in ("1", "4")]
+    assert [plan["to_compute"] for plan in plans] == [4, 4]
+    assert plans[0]["seconds"] == pytest.approx(sum(cell["lane_seconds"] for cell in plans[0]["largest"]))
+    assert plans[1]["seconds"] == plans[1]["largest"][0]["lane_seconds"]  # no sweep is shorter than its longest cell
+    assert "to compute" in run("reproduce", "--preset", "smoke", "--dry-run", cwd=tiny).stdout
+    assert [path.name for path in tiny.iterdir()] == ["tiny.toml"]
+
+
+@pytest.mark.slow
+def test_a_figure_in_workers_and_its_status(tiny: Path) -> None:
+    command = ("figure", "fig1", "--preset", "smoke", "--config", "tiny.toml")
+    done = run(*command, "--workers", "2", "--json", cwd=tiny)
+    assert done.returncode == 0, done.stderr
+    assert "[4/4]" in done.stderr
+    told = run("sweep", "status", cwd=tiny).stdout
+    assert "fig1: finished" in told
+    assert "in 2 worker processes" in told
+    assert "4 of 4 cells done" in told
+    (sweep,) = json.loads(run("sweep", "status", "--json", "--all", cwd=tiny).stdout)
+    assert (sweep["state"], sweep["done"], sweep["total"], sweep["running"]) == ("finished", 4, 4, [])
+    dry = run(*command, "--dry-run", cwd=tiny)
+    assert dry.stdout == "fig1: 4 cells, 4 of them stored, 0 to compute\n"
 
 
 def test_values_that_are_not_finite_are_null(tmp_path: Path) -> None:
@@ -180,7 +219,7 @@ def test_killed_at_any_moment_a_run_goes_on_where_it_was(tiny: Path) -> None:
     assert second.returncode == 0, second.stderr
     stored = int(second.stderr.split(" already stored")[0].rsplit(" ", 1)[1])
     assert stored >= announced
-    assert f"{4 - stored} cells to compute" in second.stderr
+    assert f"{4 - stored} cell" in second.stderr
 
 
 @pytest.mark.slow

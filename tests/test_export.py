@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from facthold.errors import FactholdError
-from facthold.sweep.export import columns, common_type, to_arrays, to_csv, to_parquet, writing
+from facthold.files import writing
+from facthold.sweep.export import columns, common_type, to_arrays, to_csv, to_parquet
 from facthold.sweep.provenance import Provenance, provenance
 from facthold.sweep.store import Row, from_json
 

@@ -28,8 +28,16 @@ class Cell(ABC):
 
     @property
     def cost(self) -> float:
-        """A guess at the seconds this cell takes: large cells start first, and progress is weighed by it."""
+        """A guess at the seconds this cell takes on one lane (one core with nothing else to do), all seeds together.
+
+        Large cells start first, progress is weighed by it, and a dry run adds it up. It is never a result.
+        """
         return 1.0
+
+    @property
+    def shape(self) -> str | None:
+        """The kind of model, such as 'alpha=1 beta=4 H=8': what is found is shown by it. None: not shown."""
+        return None
 
     @property
     def label(self) -> str:

@@ -32,9 +32,14 @@ def check_fits(*, N: int, d: int, M: int, scores: bool) -> None:
     """
     check_positive(N=N, d=d, M=M)
     needed = 12 * (N + M) * d + 8 * d * d + (8 * N * M if scores else 0)
+    check_memory(f"N={N} with d={d} and M={M}", needed)
+
+
+def check_memory(what: str, needed: float) -> None:
+    """Refuse ``what`` if the bytes that it needs do not fit in this machine's memory."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > 0.8 * available:
         raise ValueError(
-            f"N={N} with d={d} and M={M} needs about {needed / 2**30:.3g} GiB, and this machine has "
-            f"{available / 2**30:.3g}; take smaller sizes"
+            f"{what} needs about {needed / 2**30:.3g} GiB, and this machine has {available / 2**30:.3g}; "
+            "take smaller sizes"
         )

@@ -15,7 +15,7 @@ from string import Template
 from typing import Any, TypedDict
 
 from facthold.errors import FactholdError
-from facthold.sweep.export import writing
+from facthold.files import writing
 from facthold.sweep.provenance import Provenance
 
 TITLE = "facthold: factual recall in transformers"

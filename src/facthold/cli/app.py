@@ -75,11 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _load_commands() -> None:
-    """Import the commands, which import JAX, after the lanes are set up."""
-    from facthold.train.lanes import configure
+    """Import the commands, which import NumPy and JAX, after it is settled that a product has one thread."""
+    from facthold.threads import configure
 
     configure()
-    from facthold.cli import bench, figure, inspect, memory, verify  # noqa: F401
+    from facthold.cli import bench, figure, inspect, memory, sweep, transformer, verify  # noqa: F401
 
 
 def _interrupt(*_: object) -> None:

@@ -14,11 +14,15 @@ import typer
 
 from facthold.cells import Cell
 from facthold.cli.progress import CellProgress, messages
+from facthold.cli.tables import count
 from facthold.errors import FactholdError, unknown
 from facthold.figures import FIGURES, PRESETS, Figure, Values
 from facthold.measure.scaling import Fit
+from facthold.sweep.cluster import RayCluster
+from facthold.sweep.places import InProcess, Place
 from facthold.sweep.runner import run_cells
 from facthold.sweep.store import Row, Store, default_store_path
+from facthold.sweep.workers import Workers
 
 StoreOption = Annotated[
     Path | None,
@@ -29,11 +33,28 @@ PresetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder for pictures and pages.")]
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", help="Compute in so many worker processes, one core each.")
+]
+RayOption = Annotated[
+    str | None, typer.Option("--ray", metavar="ADDRESS", help="Compute on the Ray cluster at host:port, or auto.")
+]
 OUT = Path("facthold-out")
 
 
 def open_store(path: Path | None, *, create: bool = True) -> Store:
     return Store(path or default_store_path(), create=create)
+
+
+def find_place(workers: int | None, ray: str | None) -> Place:
+    """Where --workers and --ray say that cells run; without them, in this process."""
+    if workers is not None and ray is not None:
+        raise ValueError("take one of --workers and --ray: cells run in local processes or on a cluster")
+    if workers is not None and workers < 1:
+        raise ValueError(f"--workers {workers} must be at least 1; leave it out to compute in this process")
+    if workers is not None:
+        return Workers(workers)
+    return InProcess() if ray is None else RayCluster(ray)
 
 
 def check_preset(preset: str) -> None:
@@ -107,16 +128,14 @@ class Drawn:
 
 
 def draw(
-    figure: Figure, preset: str, changes: Mapping[str, Any], store: Store, out: Path, *, compute: bool = True
+    figure: Figure, preset: str, changes: Mapping[str, Any], store: Store, out: Path, *, place: Place | None = None
 ) -> Drawn:
-    """Compute what a figure lacks (or, with ``compute`` off, draw what is stored) and save its pictures."""
+    """Compute in ``place`` what a figure lacks (or, without one, draw what is stored) and save its pictures."""
     start = time.perf_counter()
-    cells = figure.cells(figure.grid(preset, changes))
-    if not cells:
-        raise FactholdError(f"the config leaves nothing of {figure.name} to compute: all its lists are empty")
+    cells = figure_cells(figure, preset, changes)
     writable(out)
-    if compute:
-        rows = compute_cells(figure.name, cells, store)
+    if place is not None:
+        rows = compute_cells(figure.name, cells, store, place)
     else:
         rows = store.rows(keys=[cell.key for cell in cells])
         if not rows:
@@ -125,13 +144,20 @@ def draw(
                 "run it without --plot-only first"
             )
         if len(rows) < len(cells):
-            messages.print(f"{figure.name}: only {len(rows)} of {len(cells)} cells are stored; drawing those")
+            messages.print(f"{figure.name}: only {len(rows)} of {count(len(cells), 'cell')} stored; drawing those")
     read = [values(row) for row in rows]
     label = f"{preset}-changed" if changes else preset  # sizes of one's own do not overwrite the preset's picture
     files = figure.save(read, out, label)
     return Drawn(figure, label, time.perf_counter() - start, figure.fits(read), files)
 
 
-def compute_cells(title: str, cells: Sequence[Cell], store: Store) -> list[Row]:
-    with CellProgress(title) as progress:
-        return run_cells(cells, store, progress)
+def figure_cells(figure: Figure, preset: str, changes: Mapping[str, Any] | None) -> Sequence[Cell]:
+    cells = figure.cells(figure.grid(preset, changes))
+    if not cells:
+        raise FactholdError(f"the config leaves nothing of {figure.name} to compute: all its lists are empty")
+    return cells
+
+
+def compute_cells(title: str, cells: Sequence[Cell], store: Store, place: Place) -> list[Row]:
+    with CellProgress(title, place) as progress:
+        return run_cells(cells, store, progress, place=place, title=title)

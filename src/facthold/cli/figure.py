@@ -16,15 +16,20 @@ from facthold.cli.common import (
     JsonOption,
     OutOption,
     PresetOption,
+    RayOption,
     StoreOption,
+    WorkersOption,
     check_preset,
     compute_cells,
     draw,
+    figure_cells,
+    find_place,
     open_store,
     print_json,
     read_config,
     writable,
 )  # fmt: skip
+from facthold.cli.dry import DryOption, dry_run
 from facthold.cli.progress import messages
 from facthold.cli.tables import show
 from facthold.cli.verify import judge_claims, print_claims
@@ -42,6 +47,9 @@ def figure(
     name: Annotated[str, typer.Argument(help="A name from `facthold list`.")],
     preset: PresetOption = "quick",
     plot_only: Annotated[bool, typer.Option("--plot-only", help="Draw what is stored, compute nothing.")] = False,
+    dry: DryOption = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     out: OutOption = OUT,
@@ -50,9 +58,13 @@ def figure(
     """Compute and draw one figure, in float32 (solvers in float64). What is stored is not computed again."""
     wanted = find_figure(name)
     check_preset(preset)
+    place = find_place(workers, ray)
     changes = read_config(config).get(name, {})
+    if dry:
+        dry_run(name, figure_cells(wanted, preset, changes), store, place, json=json)
+        return
     with open_store(store, create=not plot_only) as results:
-        drawn = draw(wanted, preset, changes, results, out, compute=not plot_only)
+        drawn = draw(wanted, preset, changes, results, out, place=None if plot_only else place)
     if json:
         print_json(drawn.as_json())
         return
@@ -64,6 +76,9 @@ def figure(
 @app.command()
 def reproduce(
     preset: PresetOption = "quick",
+    dry: DryOption = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     out: OutOption = OUT,
@@ -75,15 +90,19 @@ def reproduce(
     """Everything at once: all figures, all claims, and one page with all of it."""
     start = time.perf_counter()
     check_preset(preset)
+    place = find_place(workers, ray)
     changes = read_config(config)
+    # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
+    cells = [cell for f in FIGURES.values() for cell in figure_cells(f, preset, changes.get(f.name))]
+    if not figures_only:
+        cells += [cell for claim in CLAIMS.values() for cell in claim.cells(preset)]
+    if dry:
+        dry_run("figures and claims", cells, store, place)
+        return
     writable(out)
     with open_store(store) as results:
-        # Everything in one run, so that both cores are busy to the end; figures and claims share cells.
-        cells = [cell for f in FIGURES.values() for cell in f.cells(f.grid(preset, changes.get(f.name)))]
-        if not figures_only:
-            cells += [cell for claim in CLAIMS.values() for cell in claim.cells(preset)]
-        compute_cells("figures and claims", cells, results)
-        figures = [draw(f, preset, changes.get(f.name, {}), results, out, compute=False) for f in FIGURES.values()]
+        compute_cells("figures and claims", cells, results, place)
+        figures = [draw(f, preset, changes.get(f.name, {}), results, out) for f in FIGURES.values()]
         seconds = {f.name: _computing(f.name, preset, changes, results) for f in FIGURES.values()}
         claims = judge_claims(CLAIMS.values(), preset, results)
     arguments = f" --config {shlex.quote(str(config))}" if config else ""

@@ -10,7 +10,7 @@ import typer
 from facthold.claims import CLAIMS
 from facthold.cli.app import app
 from facthold.cli.common import JsonOption, StoreOption, open_store, print_json
-from facthold.cli.tables import show
+from facthold.cli.tables import count, show
 from facthold.errors import unknown
 from facthold.experiments.methods import METHODS
 from facthold.figures import FIGURES
@@ -108,13 +108,13 @@ def results(
         else:
             export.to_csv(rows, file or sys.stdout)
         if file is not None:
-            typer.echo(f"{len(rows)} rows: {file}", err=True)
+            typer.echo(f"{count(len(rows), 'row')}: {file}", err=True)
         return
     if json:
         print_json([{"key": r.key, "kind": r.kind, "spec": r.spec, "result": r.result} for r in rows])
         return
     show(
-            f"{len(rows)} results in {path}", ("kind", "spec", "N", "status", "seconds", "date", "commit"),
+            f"{count(len(rows), 'result')} in {path}", ("kind", "spec", "N", "status", "seconds", "date", "commit"),
             [
                 (
                     r.kind, _spec(r.spec), _short(r.result.get("N")),

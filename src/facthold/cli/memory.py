@@ -8,8 +8,19 @@ import numpy as np
 import typer
 
 from facthold.cli.app import app
-from facthold.cli.common import JsonOption, StoreOption, compute_cells, open_store, print_json, writable
+from facthold.cli.common import (
+    JsonOption,
+    RayOption,
+    StoreOption,
+    WorkersOption,
+    compute_cells,
+    find_place,
+    open_store,
+    print_json,
+    writable,
+)  # fmt: skip
 from facthold.cli.progress import working
+from facthold.cli.tables import count
 from facthold.errors import check_fits
 from facthold.experiments.capacity import SEEDS, Capacity, nested_problem
 from facthold.experiments.make import make_memory
@@ -93,18 +104,21 @@ def capacity(
     goal: Annotated[float, typer.Option("--goal", help="Share that must be recalled.")] = 0.99,
     tolerance: Annotated[float, typer.Option("--tolerance", help="Relative width at which the search ends.")] = 0.01,
     seeds: Annotated[int, typer.Option("--seeds", help="Number of seeds.")] = len(SEEDS),
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Search for the largest N that a method still recalls at this size. Training and recall are float32."""
     if seeds < 1:
         raise ValueError(f"--seeds {seeds} must be at least 1")
+    place = find_place(workers, ray)
     cell = Capacity(
         method=method, d=d, m=m, map=map, M=outputs, embeddings=embeddings, goal=goal, tolerance=tolerance,
         seeds=tuple(range(seeds)),
     )  # fmt: skip
     with open_store(store) as results:
-        (row,) = compute_cells("capacity", [cell], results)
+        (row,) = compute_cells("capacity", [cell], results, place)
     if json:
         print_json(row.result)
         return
@@ -112,7 +126,7 @@ def capacity(
     if found["N"] is None:
         typer.echo(f"no capacity: {found['status']} ({MEANING.get(found['status'], 'seeds ended differently')})")
     else:
-        spread = f"{found['N_min']} to {found['N_max']} over {len(cell.seeds)} seeds"
+        spread = f"{found['N_min']} to {found['N_max']} over {count(len(cell.seeds), 'seed')}"
         typer.echo(f"N = {found['N']:.5g} ({spread}), {found['params_per_fact']:.4g} parameters a fact")
     probes = sum(len(s["probes"]) for s in found["per_seed"])
-    typer.echo(f"{found['n_params']} parameters; {probes} probes, all kept in the results file")
+    typer.echo(f"{found['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")

@@ -3,14 +3,18 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from facthold.cells import Cell, Result
+from facthold.cli.tables import count
 from facthold.report import duration
+from facthold.sweep.places import InProcess, Place
+from facthold.sweep.tally import Best, Tally
 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -20,12 +24,17 @@ interrupted = threading.Event()
 SILENCE = 30.0
 """Seconds after which a run without a terminal says that it is still going."""
 
+SHAPES = 12
+"""Shapes that stand below the bar at most, those found last; a terminal is only so high."""
+
 
 class CellProgress:
-    """A `Listener` of the runner. The share done is weighed by the cells' cost, a guess at their seconds."""
+    """A `Listener` of the runner."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, place: Place | None = None) -> None:
         self.title = title
+        self.place = place or InProcess()
+        self.tally = Tally([])
         self.bar: Progress | None = None
 
     def __enter__(self) -> "CellProgress":
@@ -34,51 +43,68 @@ class CellProgress:
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
+        elif self.tally.found:
+            self._say("facts found:")
+            for line in facts_found(self.tally.found):
+                self._say(f"  {line}")
 
     def begin(self, todo: Sequence[Cell], n_stored: int) -> None:
-        self.start = self.spoke = time.monotonic()
-        self.n, self.done = len(todo), 0
-        self.total, self.spent = sum(cell.cost for cell in todo), 0.0
+        self.spoke = time.monotonic()
         stored = f", {n_stored} already stored" if n_stored else ""
-        messages.print(f"{self.title}: {len(todo)} cells to compute{stored}")
-        if todo and messages.is_terminal:
-            self.bar = Progress(
-                SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"),
-                TimeElapsedColumn(), TextColumn("{task.fields[left]}"), console=messages,
-            )  # fmt: skip
-            self.task = self.bar.add_task(self.title, total=1.0, left="")
+        messages.print(f"{self.title}: {count(len(todo), 'cell')} to compute{stored}")
+        if not todo:
+            return
+        self.tally = Tally(todo, self.place.lanes)
+        if messages.is_terminal:
+            self.bar = _Bar(self.tally)
+            self.task = self.bar.add_task(self.title, total=1.0, cells=self._cells, left="")
             self.bar.start()
-
-    @property
-    def left(self) -> float:
-        """Seconds left: the guess, corrected by how fast the finished cells went."""
-        elapsed = time.monotonic() - self.start
-        if not self.spent:
-            return max(self.total - elapsed, 0.1 * elapsed)
-        return elapsed * (self.total / self.spent - 1) if self.spent < self.total else 0.0
 
     def waiting(self) -> None:
         if interrupted.is_set():  # a KeyboardInterrupt can get lost, if it meets the wrong line of a library
             raise KeyboardInterrupt
-        elapsed, left = time.monotonic() - self.start, self.left
+        elapsed, left = self.tally.elapsed, self.tally.left
         if self.bar is not None:
-            self.bar.update(self.task, completed=elapsed / (elapsed + left), left=f"about {duration(left)} left")
+            share = elapsed / (elapsed + left) if elapsed + left else 1.0
+            self.bar.update(self.task, completed=share, cells=self._cells, left=f"about {duration(left)} left")
         elif time.monotonic() - self.spoke > SILENCE:
-            self._say(f"[{self.done}/{self.n}] computing; about {duration(left)} left")
+            self._say(f"[{self._cells}] computing; about {duration(left)} left")
 
     def finished(self, cell: Cell, result: Result, seconds: float) -> None:
-        self.done += 1
-        self.spent += cell.cost
+        more = self.tally.finished(cell, result)
         line = f"{cell.label}: {outcome(result)} ({duration(seconds)})"
         if self.bar is not None:
             self.bar.console.print(line, markup=False)
-        else:
-            self._say(f"[{self.done}/{self.n}] {line}; about {duration(self.left)} left")
+            return
+        self._say(f"[{self._cells}] {line}; about {duration(self.tally.left)} left")
+        if more and cell.shape is not None:
+            self._say(f"  most so far at {next(facts_found({cell.shape: self.tally.found[cell.shape]}))}")
+
+    @property
+    def _cells(self) -> str:
+        return f"{self.tally.done}/{self.tally.n}"
 
     def _say(self, line: str) -> None:
         self.spoke = time.monotonic()
         messages.print(line, markup=False)
         sys.stderr.flush()
+
+
+class _Bar(Progress):
+    """The bar, and below it the facts found so far."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        super().__init__(
+            SpinnerColumn(), TextColumn("{task.description} {task.fields[cells]}"), BarColumn(),
+            TextColumn("{task.percentage:.0f}%"), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
+            console=messages,
+        )  # fmt: skip
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for line in list(facts_found(dict(self.tally.found)))[-SHAPES:]:
+            yield Text(f"  {line}")
 
 
 @contextmanager
@@ -92,10 +118,18 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
+def facts_found(found: Mapping[str, Best]) -> Iterator[str]:
+    """A line a shape: 'alpha=1 beta=4 H=8: 1521 facts, 49152 parameters'."""
+    for shape, best in found.items():
+        parameters = f", {count(best.n_params, 'parameter')}" if best.n_params is not None else ""
+        yield f"{shape}: {best.facts:.6g} facts{parameters}"
+
+
 def outcome(result: Result) -> str:
-    """A result in a few words."""
-    if "N" in result:
-        if result["N"] is None:
-            return str(result["status"])
-        return f"N = {result['N']:.4g} ({result['N_min']} to {result['N_max']})"
-    return "done"
+    """A result in a few words. Where facts are counted, N is the number of subjects S."""
+    if "N" not in result:
+        return "done"
+    if result["N"] is None:
+        return str(result["status"])
+    facts = f", {result['facts']:.6g} facts" if result.get("facts") is not None else ""
+    return f"{'S' if facts else 'N'} = {result['N']:.4g} ({result['N_min']} to {result['N_max']}){facts}"

@@ -11,14 +11,18 @@ from facthold.cli.app import app
 from facthold.cli.common import (
     JsonOption,
     PresetOption,
+    RayOption,
     StoreOption,
+    WorkersOption,
     check_preset,
     compute_cells,
+    find_place,
     open_store,
     print_json,
     values,
 )  # fmt: skip
 from facthold.cli.tables import show
+from facthold.errors import FactholdError
 from facthold.sweep.store import Store
 
 
@@ -29,6 +33,8 @@ def verify(
     ] = None,
     preset: PresetOption = "quick",
     stored: Annotated[bool, typer.Option("--stored", help="Judge what is stored, compute nothing.")] = False,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -37,11 +43,17 @@ def verify(
     Training and recall are float32; solvers and the identity of the gradient step are float64.
     """
     check_preset(preset)
+    place = find_place(workers, ray)
     wanted = [claim(id) for id in ids] if ids else list(CLAIMS.values())
     with open_store(store, create=not stored) as results:
         if not stored:
-            compute_cells("claims", [cell for c in wanted for cell in c.cells(preset)], results)
+            compute_cells("claims", [cell for c in wanted for cell in c.cells(preset)], results, place)
         lines = judge_claims(wanted, preset, results)
+        if all(line["verdict"] == "not run" for line in lines):
+            raise FactholdError(
+                f"no claim can be judged: at preset {preset} the cells of none are all stored in {results.path}; "
+                "run it without --stored first"
+            )
     if json:
         print_json(lines)
     else:

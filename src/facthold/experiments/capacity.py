@@ -1,7 +1,7 @@
 """The capacity cell: how many associations one method stores at one size, over seeds."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import jax
@@ -79,7 +79,7 @@ class Capacity(Cell):
     def spec(self) -> dict[str, Any]:
         """The fields, and for training all that its protocol says: a changed protocol is another cell."""
         protocol = self.way.protocol
-        return super().spec | ({"protocol": asdict(protocol)} if protocol else {})
+        return super().spec | ({"protocol": protocol.spec} if protocol else {})
 
     @property
     def way(self) -> Method:

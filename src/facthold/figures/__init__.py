@@ -1,10 +1,12 @@
 """The figures by name."""
 
 from facthold.errors import unknown
-from facthold.figures import fig1, fig6, ladder
+from facthold.figures import facts, fig1, fig6, heatmap, ladder
 from facthold.figures.base import PRESETS, Figure, Values
 
-FIGURES: dict[str, Figure] = {module.FIGURE.name: module.FIGURE for module in (fig1, fig6, ladder)}
+FIGURES: dict[str, Figure] = {
+    figure.name: figure for figure in (fig1.FIGURE, *facts.FIGURES, heatmap.FIGURE, fig6.FIGURE, ladder.FIGURE)
+}
 
 
 def figure(name: str) -> Figure:

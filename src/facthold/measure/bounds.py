@@ -16,6 +16,8 @@ MLP_CONSTANT = 0.35
 """Guide line of figure 1, right: 0.35 N ln N = m d for trained MLP memories."""
 MLP_FIXED_CONSTANT = 1.2
 """Guide line of figure 6: 1.2 N = m d for trained MLP memories with 32 outputs."""
+FACTS_A_PARAMETER = 0.15
+"""Figure 4, left: facts = 0.15 parameters."""
 
 
 def bits_injective(N: int, M: int) -> float:

@@ -6,60 +6,64 @@ opens the file; the model's kind and settings stand in the file's metadata.
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 import facthold
 from facthold.activations import Activation, activation
 from facthold.associations import Problem
 from facthold.errors import FactholdError
+from facthold.facts import FactTable, Labels
+from facthold.factual import FactualRecall
+from facthold.files import writing
 from facthold.models.memory import LinearMemory, LowRankMemory, MLPMemory
+from facthold.models.transformer import Transformer
 
 FORMAT = "1"
-_KINDS: dict[str, type[eqx.Module]] = {cls.__name__: cls for cls in (LinearMemory, LowRankMemory, MLPMemory, Problem)}
-M = TypeVar("M", bound=eqx.Module)
+MODELS: dict[str, type[eqx.Module]] = {
+    kind.__name__: kind for kind in (LinearMemory, LowRankMemory, MLPMemory, Transformer)
+}
+PARTS = {"mlp": MLPMemory}
+"""Models inside of models, by their field."""
+FACTS = ("subjects", "relations", "answers")
+V = TypeVar("V")
 
 
 def to_numpy(module: eqx.Module) -> dict[str, np.ndarray]:
-    """The arrays of a model or problem by name, as NumPy arrays."""
-    fields = ((field.name, getattr(module, field.name)) for field in dataclasses.fields(module))
-    return {name: np.asarray(value) for name, value in fields if eqx.is_array(value)}
+    """The arrays of a model or problem by name, as NumPy arrays; those of a part as ``mlp.W``."""
+    return {name: np.asarray(value) for name, value in _leaves(module).items() if _is_array(value)}
 
 
-def save_model(path: str | Path, model: eqx.Module, problem: Problem | None = None) -> Path:
+def save_model(path: str | Path, model: eqx.Module, problem: Problem | FactualRecall | None = None) -> Path:
     """Write a model, and with it the problem that it solves, so that it can be asked again."""
-    path = Path(path)
-    settings = {
-        field.name: getattr(model, field.name).name
-        for field in dataclasses.fields(model)
-        if isinstance(getattr(model, field.name), Activation)
-    }
-    about = {
+    settings = {name: value for name, value in _leaves(model).items() if not (value is None or _is_array(value))}
+    about: dict[str, Any] = {
         "format": FORMAT,
         "facthold": facthold.__version__,
         "model": type(model).__name__,
-        "settings": settings,
+        "settings": {n: v.name if isinstance(v, Activation) else v for n, v in settings.items()},
     }
     arrays = {f"model.{name}": array for name, array in to_numpy(model).items()}
-    if problem is not None:
+    if isinstance(problem, FactualRecall):
+        about["problem"] = _about_facts(problem)
+        arrays |= {f"problem.{name}": array for name, array in _fact_arrays(problem).items()}
+    elif problem is not None:
         arrays |= {f"problem.{name}": array for name, array in to_numpy(problem).items()}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        save_file({n: np.ascontiguousarray(a) for n, a in arrays.items()}, partial, {"about": json.dumps(about)})
-        partial.replace(path)  # a reader never meets half a file
-    except (OSError, SafetensorError, ValueError) as error:
-        raise FactholdError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
-    return path
+    contents = save({n: np.ascontiguousarray(a) for n, a in arrays.items()}, {"about": json.dumps(about)})
+    with writing(path) as stream:  # safetensors' own writer would close the file to all but its owner
+        stream.write(contents)
+    return Path(path)
 
 
-def load_model(path: str | Path) -> tuple[Any, Problem | None]:
+def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     """Read a model and its problem (None where none was saved)."""
     if not Path(path).is_file():
         raise FactholdError(f"no such model file: {path}")
@@ -69,14 +73,60 @@ def load_model(path: str | Path) -> tuple[Any, Problem | None]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, json.JSONDecodeError) as error:
         raise FactholdError(f"{path} is not a facthold model: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("model") not in _KINDS:
+    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("model") not in MODELS:
         raise FactholdError(f"{path} is not a facthold model of format {FORMAT}; build or save it again")
-    settings = {name: activation(value) for name, value in about["settings"].items()}
-    model = _restore(_KINDS[about["model"]], "model.", arrays, settings)
-    has_problem = any(name.startswith("problem.") for name in arrays)
-    return model, _restore(Problem, "problem.", arrays, {}) if has_problem else None
+    try:
+        model = _restore(MODELS[about["model"]], _below("model", arrays), about["settings"])
+        of_problem = _below("problem", arrays)
+        if "problem" in about:
+            return model, _restore_facts(of_problem, **about["problem"])
+        return model, _restore(Problem, of_problem, {}) if of_problem else None
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {error}") from error
 
 
-def _restore(kind: type[M], prefix: str, arrays: dict[str, np.ndarray], settings: dict[str, Any]) -> M:
-    weights = {n.removeprefix(prefix): jnp.asarray(a) for n, a in arrays.items() if n.startswith(prefix)}
-    return kind(**weights, **settings)
+def _leaves(module: eqx.Module) -> dict[str, Any]:
+    """The fields of a model, with those of its parts under dotted names."""
+    leaves: dict[str, Any] = {}
+    for field in dataclasses.fields(module):
+        value = getattr(module, field.name)
+        inner = _leaves(value) if isinstance(value, eqx.Module) else None
+        leaves |= {field.name: value} if inner is None else {f"{field.name}.{n}": v for n, v in inner.items()}
+    return leaves
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray | jax.Array)
+
+
+def _restore(kind: type[V], arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> V:
+    fields: dict[str, Any] = {n: jnp.asarray(a) for n, a in arrays.items() if "." not in n}
+    fields |= {n: activation(v) if isinstance(v, str) else v for n, v in settings.items() if "." not in n}
+    for part, its_kind in PARTS.items():
+        if inner := _below(part, arrays):
+            fields[part] = _restore(its_kind, inner, _below(part, settings))
+    return kind(**fields)
+
+
+def _below(part: str, names: Mapping[str, V]) -> dict[str, V]:
+    return {name.removeprefix(f"{part}."): value for name, value in names.items() if name.startswith(f"{part}.")}
+
+
+def _fact_arrays(problem: FactualRecall) -> dict[str, np.ndarray]:
+    facts = {name: getattr(problem.table, name) for name in FACTS}
+    return facts | {"phi": np.asarray(problem.phi)} | ({} if problem.p is None else {"p": problem.p})
+
+
+def _about_facts(problem: FactualRecall) -> dict[str, Any]:
+    table = problem.table
+    labels = None if table.labels is None else dataclasses.asdict(table.labels)
+    return {"S": table.S, "R": table.R, "A": table.A, "labels": labels, "T": problem.T, "outputs": problem.outputs}
+
+
+def _restore_facts(
+    arrays: Mapping[str, np.ndarray], *, S: int, R: int, A: int, labels: Any, T: int, outputs: str
+) -> FactualRecall:
+    names = None if labels is None else Labels(*(tuple(labels[kind]) for kind in FACTS))
+    subjects, relations, answers = (arrays[kind] for kind in FACTS)
+    table = FactTable(S, R, A, subjects, relations, answers, names)
+    return FactualRecall(table, arrays["phi"], T, arrays.get("p"), outputs)

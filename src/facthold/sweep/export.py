@@ -4,18 +4,17 @@ One line a result. The columns are ``key``, ``kind``, ``version``, then ``spec.*
 ``provenance.*``: those of all rows together, in the order in which they first appear.
 """
 
-import contextlib
 import csv
 import dataclasses
 import io
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from facthold.errors import FactholdError
+from facthold.files import writing
 from facthold.sweep.provenance import Provenance
 from facthold.sweep.store import Row, to_json
 
@@ -87,31 +86,6 @@ def common_type(values: Sequence[Any]) -> type:
     if kinds == {int, float}:
         return float
     return kinds.pop() if kinds in ({bool}, {int}, {float}, {str}) else object
-
-
-@contextlib.contextmanager
-def writing(path: str | Path) -> Iterator[IO[bytes]]:
-    """Write a file that a reader never meets half written: beside it first, then in its place.
-
-    Pipes and devices, such as /dev/stdout, are written as they are.
-    """
-    path = Path(path)
-    try:
-        if path.exists() and not path.is_file():
-            with path.open("wb") as stream:
-                yield stream
-            return
-        final = path.resolve()  # a link stays a link
-        final.parent.mkdir(parents=True, exist_ok=True)
-        partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
-        try:
-            with partial.open("wb") as stream:
-                yield stream
-            partial.replace(final)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise FactholdError(f"cannot write {path}: {error.strerror or error}; give another path") from error
 
 
 def _flat(row: Row) -> dict[str, Any]:

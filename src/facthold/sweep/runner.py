@@ -1,13 +1,14 @@
 """Run the cells that the store does not have yet. Each result is stored the moment it is there."""
 
-import time
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from typing import Protocol, runtime_checkable
 
 from facthold.cells import Cell, Result
+from facthold.sweep.places import InProcess, Place
+from facthold.sweep.status import Recorder
 from facthold.sweep.store import Row, Store
-from facthold.train.lanes import shared_lanes
+from facthold.sweep.tally import Tally
 
 
 @runtime_checkable
@@ -21,41 +22,35 @@ class Listener(Protocol):
     def finished(self, cell: Cell, result: Result, seconds: float) -> None: ...
 
 
-def run_cells(cells: Sequence[Cell], store: Store, listener: Listener) -> list[Row]:
+def run_cells(
+    cells: Sequence[Cell], store: Store, listener: Listener, *, place: Place | None = None, title: str = "cells"
+) -> list[Row]:
     """The rows of all ``cells``, in their order; computes those that are missing, the largest first.
 
-    One cell more than there are lanes runs at a time: while one waits for its last member, the lane
-    that is free works for another. Killed at any moment, a run loses the cells in flight and no others.
+    They run in ``place`` (default: this process), and this process alone writes to the store. Killed at any
+    moment, a run loses the cells in flight and no others.
     """
     unique = {cell.key: cell for cell in cells}
-    todo = sorted((cell for cell in unique.values() if cell not in store), key=lambda cell: -cell.cost)
-    listener.begin(todo, len(unique) - len(todo))
+    todo = sorted(store.missing(unique.values()), key=lambda cell: -cell.cost)
+    n_stored = len(unique) - len(todo)
     if todo:
-        _compute(todo, store, listener)
+        with place or InProcess() as place:
+            listener.begin(todo, n_stored)
+            with Recorder(store.path, title, place.label, Tally(todo, place.lanes), n_stored) as record:
+                _compute(todo, store, listener, place, record)
+    else:
+        listener.begin(todo, n_stored)
     rows = {row.key: row for row in store.rows(keys=list(unique))}
     return [rows[cell.key] for cell in cells]
 
 
-def _compute(todo: Sequence[Cell], store: Store, listener: Listener) -> None:
-    lanes = shared_lanes()
-    pool = ThreadPoolExecutor(len(lanes) + 1, thread_name_prefix="cell")
-    try:
-        waiting: dict[Future[tuple[Result, float]], Cell] = {pool.submit(_timed, cell): cell for cell in todo}
-        while waiting:
-            # A time-out, so that Ctrl-C is heard while cells compute.
-            done, _ = wait(waiting, timeout=0.5, return_when=FIRST_COMPLETED)
+def _compute(todo: Sequence[Cell], store: Store, listener: Listener, place: Place, record: Recorder) -> None:
+    with closing(place.compute(todo)) as moments:
+        for moment in moments:
+            for done in moment.finished:
+                seconds = done.origin.seconds
+                result = store.put(done.cell, done.result, seconds, origin=done.origin)
+                record.finished(done.cell, result)
+                listener.finished(done.cell, result, seconds)
+            record.beat(moment.running)
             listener.waiting()
-            for future in done:
-                cell = waiting.pop(future)
-                result, seconds = future.result()
-                listener.finished(cell, store.put(cell, result, seconds), seconds)
-    except BaseException:
-        lanes.stop()
-        raise
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _timed(cell: Cell) -> tuple[Result, float]:
-    start = time.perf_counter()
-    return cell.run(), time.perf_counter() - start

@@ -53,7 +53,7 @@ _ADVICE = {
     sqlite3.SQLITE_READONLY: f"it cannot be written; make it and its folder writable, {_ELSEWHERE}",
     sqlite3.SQLITE_CANTOPEN: f"it or its folder cannot be opened; check the permissions, {_ELSEWHERE}",
     sqlite3.SQLITE_BUSY: f"another process keeps it locked; wait for it, {_ELSEWHERE}",
-    sqlite3.SQLITE_IOERR: f"the disk does not answer as it should; check it, {_ELSEWHERE}",
+    sqlite3.SQLITE_IOERR: f"the disk does not answer as it should, or takes no more; check it, {_ELSEWHERE}",
 }
 
 
@@ -154,6 +154,11 @@ class Store:
         with self._one_line():
             rows = [_row(*values) for values in self._db.execute(_SELECT, wanted)]
         return sorted(rows, key=_order)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of any table of the file."""
+        with self._one_line():
+            return self._db.execute(sql).fetchall()
 
     def _refuse(self, reason: str) -> FactholdError:
         return FactholdError(f"cannot use the store {self.path}: {reason}")

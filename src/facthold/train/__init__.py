@@ -3,8 +3,9 @@
 from facthold.train.engine import Member, Run, fit
 from facthold.train.lanes import Lanes
 from facthold.train.protocols import PROTOCOLS, Futility, Protocol, protocol
-from facthold.train.tasks import StoreAssociations, Task
+from facthold.train.tasks import BATCH, RecallFacts, StoreAssociations, Task
 
 __all__ = [
-    "PROTOCOLS", "Futility", "Lanes", "Member", "Protocol", "Run", "StoreAssociations", "Task", "fit", "protocol",
+    "BATCH", "PROTOCOLS", "Futility", "Lanes", "Member", "Protocol", "RecallFacts", "Run", "StoreAssociations", "Task",
+    "fit", "protocol",
 ]  # fmt: skip

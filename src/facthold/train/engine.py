@@ -1,12 +1,16 @@
 """The training engine: the whole loop compiled, early stop inside it, many members side by side.
 
-A *member* is one model to train: its own seed, learning rate and data. Members of one shape are
-trained as a group in one vectorised loop; groups run on the lanes of the machine. A member stops as
-soon as it has succeeded, diverged or become hopeless, and does not touch the others.
+A *member* is one model to train: its own seed, learning rate and data. Small members of one shape are
+trained as a group in one vectorised loop; groups take turns on the lanes of the machine, some steps at a
+time. A member stops as soon as it has succeeded, diverged or become hopeless, and does not touch the
+others, unless they are in one *race*: several learning rates for one question, say. The first of them to
+succeed has answered it, and the others stop with it.
 """
 
+import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,22 +23,35 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from facthold.padding import next_power_of_two
 from facthold.train.lanes import Lanes, shared_lanes
 from facthold.train.protocols import Protocol
 from facthold.train.tasks import Task
 
-TRAINING, REACHED, EXHAUSTED, FUTILE, DIVERGED = range(5)
-STATUS = ("training", "reached", "exhausted", "futile", "diverged")
+TRAINING, REACHED, EXHAUSTED, FUTILE, DIVERGED, OUTRUN = range(6)
+STATUS = ("training", "reached", "exhausted", "futile", "diverged", "outrun")
 
 GROUP_WORK = 1 << 15
 """Members are vectorised together while their task arrays hold at most this many numbers; beyond that a
 step costs far more than the loop around it, and members that run one by one can stop one by one."""
 
+GROUPS = 2
+"""Members of one shape are spread over at least so many groups. It is not the number of lanes, so that a result is
+the same to the bit on any number of them."""
+
 CALL_STEPS = 1 << 11
 """Steps a compiled call makes at most, so that Ctrl-C and progress get a word in."""
 
+RACE_STEPS = 1 << 9
+"""Steps after which the members of a race hear of each other. A number of steps and not of seconds: how long the
+others trained does not depend on who was faster that day."""
+
 ROUNDING = 1e-6
 """Slack when an accuracy in float32 is compared with the goal: far below one association in a million."""
+
+
+_compiling: dict[Hashable, threading.Lock] = defaultdict(threading.Lock)
+"""Locks by shapes, each held while a loop for these shapes is compiled."""
 
 
 class Member(NamedTuple):
@@ -45,6 +62,8 @@ class Member(NamedTuple):
     key: PRNGKeyArray
     lr: float | None = None
     """Its own learning rate; None: the protocol's."""
+    race: Hashable = None
+    """Members with the same race are tries at one question. None: alone."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +72,7 @@ class Run:
 
     model: Any
     status: str
-    """'reached' the goal, 'exhausted' its steps, given up as 'futile', or 'diverged'."""
+    """'reached' the goal, 'exhausted' its steps, given up as 'futile', 'diverged', or 'outrun' in its race."""
     steps: int
     best: float
     """Highest accuracy at any look. A member that diverged keeps what it had reached before."""
@@ -85,55 +104,121 @@ def fit(
 ) -> list[Run]:
     """Train all members by ``protocol``; results in their order.
 
-    The result of a member does not depend on the others, up to the rounding of vectorised products.
+    The result of a member does not depend on the others outside its race, up to the rounding of vectorised products.
     """
     lanes = lanes or shared_lanes()
-    runs: list[Run | None] = [None] * len(members)
-    groups = _groups(members, len(lanes))
-    work = partial(_train_group, members=members, protocol=protocol, lanes=lanes)
-    for group, results in zip(groups, lanes.map(work, groups), strict=True):
-        for i, run in zip(group, results, strict=True):
-            runs[i] = run
-    return [run for run in runs if run is not None]
+    groups = [_Group(indices, members, protocol) for indices in _groups(members)]
+    races: dict[Hashable, list[_Group]] = defaultdict(list)
+    for i, group in enumerate(groups):
+        alone = members[group.indices[0]].race is None
+        races[("alone", i) if alone else ("race", members[group.indices[0]].race)].append(group)
+    running: dict[Future[None], Hashable] = {}
+    for race, ours in races.items():
+        running |= {lanes.submit(group.advance, lanes): race for group in ours}
+    while running:
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            race = running.pop(future)
+            future.result()
+            if race not in running.values():  # all of them have come this far
+                going = _still_racing(races[race])
+                running |= {lanes.submit(group.advance, lanes): race for group in going}
+    runs = {i: run for group in groups for i, run in zip(group.indices, group.runs(), strict=True)}
+    return [runs[i] for i in range(len(members))]
 
 
-def _groups(members: Sequence[Member], n_lanes: int) -> list[list[int]]:
-    """Indices of members that train in one vectorised loop: same shapes, small, spread over the lanes."""
+def _still_racing(groups: Sequence["_Group"]) -> list["_Group"]:
+    """The groups of a race that go on: none, once one of them has succeeded."""
+    going = [group for group in groups if group.training]
+    if len(groups) > 1 and any(group.succeeded for group in groups):
+        for group in going:
+            group.call_off()
+        return []
+    return going
+
+
+def _groups(members: Sequence[Member]) -> list[list[int]]:
+    """Indices of members that train in one vectorised loop: same shapes, small, in no race."""
     by_shape: dict[Any, list[int]] = defaultdict(list)
     for i, member in enumerate(members):
         arrays, static = eqx.partition((member.model, member.task), eqx.is_array)
         shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arrays))
-        by_shape[shapes, jax.tree.structure(static), tuple(map(repr, jax.tree.leaves(static)))].append(i)
+        racing = i if member.race is not None else None
+        by_shape[shapes, jax.tree.structure(static), tuple(map(repr, jax.tree.leaves(static))), racing].append(i)
     groups = []
     for (shapes, *_), alike in by_shape.items():
         # The scores, not the embeddings, are the work: count the square of the longest axis.
         work = max(int(np.prod(shape)) for shape, _ in shapes) + max(shape[0] for shape, _ in shapes if shape) ** 2
-        size = max(1, min(GROUP_WORK // work, -(-len(alike) // n_lanes)))
+        size = max(1, min(GROUP_WORK // work, -(-len(alike) // GROUPS)))
         groups += [alike[i : i + size] for i in range(0, len(alike), size)]
     return groups
 
 
-def _train_group(group: list[int], *, members: Sequence[Member], protocol: Protocol, lanes: Lanes) -> list[Run]:
-    ours = [members[i] for i in group]
-    ours += [ours[-1]] * (_next_power_of_two(len(ours)) - len(ours))  # few group sizes, few compilations
-    params, static = zip(*(eqx.partition(member.model, eqx.is_inexact_array) for member in ours), strict=True)
-    # Stacked in NumPy, so that nothing but the loop itself is compiled for a new shape.
-    stack = partial(jax.tree.map, lambda *leaves: np.stack(leaves))
-    tasks = stack(*(member.task for member in ours))
-    keys = np.stack([jax.random.key_data(member.key) for member in ours])
-    lrs = np.array([protocol.lr if member.lr is None else member.lr for member in ours], np.float32)
-    spare = np.arange(len(ours)) >= len(group)
-    states = _start(stack(*params), spare, protocol)
-    with lanes.compiling:
-        _advance(states, static[0], tasks, keys, lrs, np.int32(0), protocol)  # no step: compiles, if it must
-    for stop in range(CALL_STEPS, protocol.steps + CALL_STEPS, CALL_STEPS):
+class _Group:
+    """Members that train in one loop, and how far they have come."""
+
+    def __init__(self, indices: list[int], members: Sequence[Member], protocol: Protocol) -> None:
+        ours = [members[i] for i in indices]
+        self.indices, self.protocol = indices, protocol
+        self.stride = CALL_STEPS if ours[0].race is None else RACE_STEPS
+        spare = next_power_of_two(len(ours)) - len(ours)  # few group sizes, few compilations
+        ours += [ours[-1]] * spare
+        params, static = zip(*(eqx.partition(member.model, eqx.is_inexact_array) for member in ours), strict=True)
+        # Stacked in NumPy, so that nothing but the loop itself is compiled for a new shape.
+        stack = partial(jax.tree.map, lambda *leaves: np.stack(leaves))
+        keys = np.stack([jax.random.key_data(member.key) for member in ours])
+        lrs = np.array([protocol.lr if member.lr is None else member.lr for member in ours], np.float32)
+        self.static, self.data = static[0], (stack(*(member.task for member in ours)), keys, lrs)
+        self.params, self.spare = stack(*params), np.arange(len(ours)) >= len(indices)
+        self.states: _State | None = None
+        self.steps = 0
+
+    def advance(self, lanes: Lanes) -> None:
+        """Train for some steps more, on the lane that this is called on."""
         lanes.check()
-        looks = min(stop, protocol.steps) // protocol.check_every
-        states = _advance(states, static[0], tasks, keys, lrs, np.int32(looks), protocol)
-        if (np.asarray(states.status) != TRAINING).all():
-            break
-    states = jax.tree.map(np.asarray, states)
-    return [_finished(jax.tree.map(lambda x: x[i], states), static[0], protocol) for i in range(len(group))]  # noqa: B023
+        if self.states is None:
+            with _compiling[self._shapes]:  # a second lane with the same shapes waits and finds it done
+                self.states = _start(self.params, self.spare, self.protocol)
+                self.states = self._advance(0)  # no step: compiles, if it must
+        self.steps = min(self.steps + self.stride, self.protocol.steps)
+        self.states = jax.block_until_ready(self._advance(self.steps // self.protocol.check_every))
+
+    @property
+    def _shapes(self) -> Hashable:
+        """What the compiled loop depends on."""
+        leaves = jax.tree.leaves((self.params, self.data))
+        static = tuple(map(repr, jax.tree.leaves(eqx.partition((self.static, self.data), eqx.is_array)[1])))
+        return tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves), static, self.protocol
+
+    def _advance(self, looks: int) -> _State:
+        assert self.states is not None
+        return _advance(self.states, self.static, *self.data, np.int32(looks), self.protocol)
+
+    @property
+    def status(self) -> np.ndarray:
+        assert self.states is not None
+        return np.asarray(self.states.status)[: len(self.indices)]
+
+    @property
+    def training(self) -> bool:
+        return bool((self.status == TRAINING).any())
+
+    @property
+    def succeeded(self) -> bool:
+        return bool((self.status == REACHED).any())
+
+    def call_off(self) -> None:
+        """Another member has answered the question."""
+        assert self.states is not None
+        status = np.asarray(self.states.status)
+        self.states = self.states._replace(status=jnp.asarray(np.where(status == TRAINING, OUTRUN, status)))
+
+    def runs(self) -> list[Run]:
+        states = jax.tree.map(np.asarray, self.states)
+        return [
+            _finished(jax.tree.map(lambda x: x[i], states), self.static, self.protocol)  # noqa: B023
+            for i in range(len(self.indices))
+        ]
 
 
 def _finished(state: _State, static: Any, protocol: Protocol) -> Run:
@@ -203,8 +288,11 @@ def _steps_and_look(
     curve = state.curve.at[state.looks].set(jnp.where(finite, seen, jnp.nan))
     best = state.best.at[state.looks].set(jnp.maximum(seen, state.best[state.looks - 1]))
     looks = state.looks + 1
+    reached = seen >= protocol.goal - ROUNDING
+    if protocol.rule == "final":
+        reached &= looks >= curve.size
     status = jnp.select(
-        [~finite, seen >= protocol.goal - ROUNDING, looks >= curve.size, _hopeless(best, looks, protocol)],
+        [~finite, reached, looks >= curve.size, _hopeless(best, looks, protocol)],
         [DIVERGED, REACHED, EXHAUSTED, FUTILE],
         TRAINING,
     )
@@ -222,7 +310,3 @@ def _hopeless(best: Float[Array, " looks"], looks: Int[Array, ""], protocol: Pro
 def _optimiser(protocol: Protocol) -> optax.GradientTransformation:
     """The direction of a step; its length is the member's own learning rate."""
     return {"adam": optax.scale_by_adam, "sgd": optax.identity}[protocol.optimiser]()
-
-
-def _next_power_of_two(n: int) -> int:
-    return 1 << (n - 1).bit_length()

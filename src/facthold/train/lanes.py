@@ -11,20 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from facthold.errors import check_positive
+from facthold.threads import configure
+
+__all__ = ["Lanes", "Stopped", "configure", "fix_lanes", "shared_lanes", "usable_cores"]
+
 T = TypeVar("T")
-
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false"
-
-
-def configure() -> None:
-    """Let each product use one thread. Call it before anything uses JAX; the command line does.
-
-    The lanes are then the only parallelism. A result does not depend on how many of them are busy; small
-    members train in groups whose size depends on the number of lanes, which can change the last digits.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if ONE_THREAD not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {ONE_THREAD}".strip()
 
 
 def usable_cores() -> int:
@@ -76,11 +68,19 @@ class Lanes:
 
 
 _shared: Lanes | None = None
+_fixed: int | None = None
+
+
+def fix_lanes(n: int) -> None:
+    """Give this process ``n`` lanes instead of one a core. A worker process has one, and calls this first."""
+    global _fixed
+    check_positive(n=n)
+    _fixed = n
 
 
 def shared_lanes() -> Lanes:
     """The lanes of this process, made at first use, and anew after they were stopped."""
     global _shared
-    if _shared is None or _shared.stopped:
-        _shared = Lanes()
+    if _shared is None or _shared.stopped or _fixed not in (None, len(_shared)):
+        _shared = Lanes(_fixed)
     return _shared

@@ -10,8 +10,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from facthold.associations import Problem
+from facthold.errors import check_positive
+from facthold.factual import FactualRecall
+from facthold.measure.facts import Questions
 from facthold.measure.recall import right
+from facthold.models.transformer import Transformer
 from facthold.padding import pad_rows, padded
+from facthold.train.losses import mean_cross_entropy
+
+BATCH = 1 << 10
+"""Prompts a step in the paper's experiments."""
 
 
 class Task(eqx.Module):
@@ -47,7 +55,7 @@ class StoreAssociations(Task):
 
     def loss(self, model: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         F = model(self.problem.E)
-        return _mean_cross_entropy(F, self.problem.U, self.problem.targets, self.counted, self.offered)
+        return mean_cross_entropy(F, self.problem.U, self.problem.targets, self.counted, self.offered)
 
     def accuracy(self, model: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         scores = jnp.where(self.offered, model.logits(self.problem.E, self.problem.U), -jnp.inf)
@@ -55,36 +63,32 @@ class StoreAssociations(Task):
         return hits / self.counted.sum()
 
 
-@jax.custom_vjp
-def _mean_cross_entropy(
-    F: Float[Array, "N d"],
-    U: Float[Array, "M d"],
-    targets: Float[Array, "N d"],
-    counted: Bool[Array, " N"],
-    offered: Bool[Array, " M"],
-) -> Float[Array, ""]:
-    """Mean of -log softmax(F U^T) at the target, with a gradient for F alone.
+class RecallFacts(Task):
+    """Cross entropy on fresh prompts at each step; accuracy over every fact of the table (section 4.4).
 
-    The embeddings are fixed, so dL/dF = (P U - targets) / N is all that training needs. Computed in the
-    forward pass, with the normaliser taken out of the product, it reads the N x M scores twice only.
+    The problem may be padded, so that tables of nearly the same size share one compiled loop.
     """
-    return _forward(F, U, targets, counted, offered)[0]
 
+    questions: Questions
+    batch: int = eqx.field(static=True)
 
-def _forward(
-    F: Array, U: Array, targets: Array, counted: Array, offered: Array
-) -> tuple[Float[Array, ""], Float[Array, "N d"]]:
-    scores = F @ U.T + jnp.where(offered, 0.0, -jnp.inf)
-    highest = scores.max(axis=1, keepdims=True)
-    weights = jnp.exp(scores - highest)
-    normaliser = weights.sum(axis=1, keepdims=True)
-    share = counted[:, None] / counted.sum()
-    losses = jnp.log(normaliser) + highest - (F * targets).sum(axis=1, keepdims=True)
-    return (share * losses).sum(), share * ((weights @ U) / normaliser - targets)
+    @classmethod
+    def of(cls, problem: FactualRecall, *, batch: int = BATCH, columns: int = 0, n_outputs: int = 0) -> "RecallFacts":
+        """The task of recalling the facts of ``problem``, padded to at least so many tokens and outputs."""
+        check_positive(batch=batch)
+        return cls(Questions.of(problem, columns=columns, n_outputs=n_outputs), batch)
 
+    @property
+    def d(self) -> int:
+        return self.questions.U.shape[1]
 
-def _backward(dF: Array, g: Array) -> tuple[Array, None, None, None, None]:
-    return g * dF, None, None, None, None
+    def loss(self, model: Transformer, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        asked, (k_facts, k_prompts) = self.questions, jax.random.split(key)
+        facts = asked.prompts.draw(self.batch, key=k_facts)
+        F = asked.output(model, facts, key=k_prompts)
+        counted = jnp.ones(self.batch, bool)
+        return mean_cross_entropy(F, asked.U, asked.U[asked.prompts.answers[facts]], counted, asked.offered)
 
-
-_mean_cross_entropy.defvjp(_forward, _backward)
+    def accuracy(self, model: Transformer, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The share of all facts that are recalled, each from one prompt with fresh noise."""
+        return self.questions.recalled(model, key=key).sum() / self.questions.prompts.n_facts

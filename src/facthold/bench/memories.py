@@ -1,4 +1,4 @@
-"""Benchmarks of the training step: ours and a plain one, timed side by side in one run.
+"""The training step of memories: ours and a plain one, timed side by side in one run.
 
 The multiplications that are needed are those of the model's own equations: the products of the forward
 pass, and of the backward pass to its weights and hidden values. The embeddings are fixed, so nothing is
@@ -7,8 +7,6 @@ counted for their gradients, and elementwise work (the softmax's exponentials) i
 
 import dataclasses
 import json
-import os
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -16,10 +14,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from facthold.associations import Problem, random_problem
+from facthold.bench.timing import in_fresh_process, side_by_side
 from facthold.experiments.make import training_member
 from facthold.experiments.methods import Method, method
 from facthold.keys import derive
@@ -27,9 +25,6 @@ from facthold.models.memory import Memory
 from facthold.train import fit
 from facthold.train.lanes import shared_lanes
 from facthold.train.protocols import Protocol
-
-ROUNDS = 3
-"""The two sides take turns this often, so that a busy moment of the machine meets both."""
 
 
 @dataclass(frozen=True)
@@ -68,40 +63,17 @@ def needed_flops(N: int, M: int, d: int, m: int) -> int:
     return scores + (5 * 2 * N * m * d if m else 2 * 2 * N * d * d)
 
 
-def peak_flops(seconds: float = 1.0, size: int = 1024) -> float:
-    """The machine's float32 matrix-product rate, all lanes at work at once."""
-    lanes = shared_lanes()
-    product = jax.jit(lambda A: A @ A)
-
-    def work(_: int) -> int:
-        A = jnp.ones((size, size))
-        product(A).block_until_ready()
-        stop, n = time.perf_counter() + seconds, 0
-        while time.perf_counter() < stop:
-            product(A).block_until_ready()
-            n += 1
-        return n
-
-    list(lanes.map(work, range(len(lanes))))  # compiles
-    start = time.perf_counter()
-    n = sum(lanes.map(work, range(len(lanes))))
-    return n * 2.0 * size**3 / (time.perf_counter() - start)
-
-
 def run_bench(bench: Bench, seconds: float) -> dict[str, Any]:
     """Milliseconds a step and member, here and plain, their ratio, and our share of the machine's peak."""
     way = method(bench.method)
     problems = [bench.problem(seed) for seed in range(len(shared_lanes()))]
-    ours, plain = [], []
-    for _ in range(ROUNDS):
-        ours.append(_time_engine(way, problems, bench.m, seconds / ROUNDS))
-        plain.append(_time_plain(bench, seconds / ROUNDS))
-    ours_ms, plain_ms = float(np.median(ours)), float(np.median(plain))
-    rate = needed_flops(bench.N, bench.N, bench.d, bench.m) / (ours_ms * 1e-3)
-    return {
-        "name": bench.name, "ours_ms": ours_ms, "plain_ms": plain_ms, "ratio": plain_ms / ours_ms,
-        "share_of_peak": rate / peak_flops(min(0.5, seconds)),
-    }  # fmt: skip
+    return side_by_side(
+        bench.name,
+        lambda seconds: _time_engine(way, problems, bench.m, seconds),
+        lambda seconds: in_fresh_process(__name__, dataclasses.asdict(bench), seconds),
+        needed_flops(bench.N, bench.N, bench.d, bench.m),
+        seconds,
+    )
 
 
 def _time_engine(way: Method, problems: list[Problem], m: int, seconds: float) -> float:
@@ -114,13 +86,6 @@ def _time_engine(way: Method, problems: list[Problem], m: int, seconds: float) -
     while (elapsed := time.perf_counter() - start) < seconds:
         n += sum(run.steps for run in fit(members, endless))
     return elapsed * 1e3 / n
-
-
-def _time_plain(bench: Bench, seconds: float) -> float:
-    """The plain side in a process of its own: JAX as it comes, with all cores for its one model."""
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    command = [sys.executable, "-m", "facthold.bench", json.dumps(dataclasses.asdict(bench)), str(seconds)]
-    return float(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
 class PlainRun:

@@ -1,0 +1,104 @@
+"""Does the futility rule for transformers give the verdict of full-length training?
+
+Trains cells (a shape, a table, a seed; three learning rates each) around the capacity to their full length, with no
+rule and no race, and keeps the accuracy curves. Then applies the rule to the curves: a wrong verdict is a cell that
+reaches its goal at full length at one of its learning rates, and by the rule at none. The tests judge the stored
+curves.
+
+    python benchmarks/fact_futility.py                # judge the stored curves
+    python benchmarks/fact_futility.py --train        # train them anew (half an hour)
+"""
+
+import argparse
+import dataclasses
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from facthold.train.lanes import configure
+
+configure()
+
+from facthold.experiments.fact_capacity import FactCapacity  # noqa: E402
+from facthold.train import fit, protocol  # noqa: E402
+from facthold.train.engine import ROUNDING  # noqa: E402
+from facthold.train.protocols import Futility  # noqa: E402
+
+CURVES = Path(__file__).parent / "data" / "fact_curves.npz"
+CELLS = (
+    (1.0, 4.0, 11, range(11, 17)),
+    (2.0, 1.0, 11, range(8, 14)),
+    (1.0, 1.0, 16, range(10, 16)),
+    (0.5, 2.0, 16, range(11, 17)),
+    (4.0, 0.5, 8, range(7, 10)),
+)
+"""alpha, beta, d and the S that are tried: from what is learnt easily to what is not learnt."""
+SEEDS = (1, 2)
+"""The rule was chosen on runs of seed 0."""
+
+
+def train() -> dict[str, np.ndarray]:
+    """The accuracy curves of full-length runs; a run that is perfect stops."""
+    curves: dict[str, np.ndarray] = {}
+    for alpha, beta, d, sizes in CELLS:
+        cell = FactCapacity(alpha=alpha, beta=beta, d=d)
+        endless = dataclasses.replace(cell.training, futility=None, goal=1.0)
+        asked = [(S, seed, member) for S in sizes for seed in SEEDS for member in cell.members(S, seed)]
+        alone = [member._replace(race=i) for i, (_, _, member) in enumerate(asked)]
+        for (S, seed, member), run in zip(asked, fit(alone, endless), strict=True):
+            name = f"{cell.shape} d={d} S={S} seed={seed}: lr={member.lr:g}"
+            curves[name] = run.curve.astype(np.float32)
+            print(f"{name} {run.status}, {run.best:.4f}", flush=True)
+    return curves
+
+
+def judge(curves: dict[str, np.ndarray], rule: Futility, looks: int, goal: float) -> tuple[list[str], int, int, int]:
+    """Cells with a wrong verdict, cells, those that reach the goal, and runs with a wrong verdict."""
+    full: dict[str, list[bool]] = defaultdict(list)
+    by_rule: dict[str, list[bool]] = defaultdict(list)
+    for name, curve in curves.items():
+        cell = name.split(":")[0]
+        curve = np.concatenate([curve, np.full(max(looks - len(curve), 0), curve[-1])])[:looks]
+        full[cell].append(bool((np.nan_to_num(curve) >= goal).any()))
+        by_rule[cell].append(full[cell][-1] and rule.given_up(curve, looks, goal) is None)
+    wrong = [cell for cell in full if any(full[cell]) != any(by_rule[cell])]
+    runs = sum(a != b for cell in full for a, b in zip(full[cell], by_rule[cell], strict=True))
+    return wrong, len(full), sum(map(any, full.values())), runs
+
+
+def steps_saved(curves: dict[str, np.ndarray], rule: Futility, looks: int, goal: float) -> float:
+    """Steps of races without the rule over steps with it."""
+    cells: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for name, curve in curves.items():
+        reached = np.flatnonzero(np.nan_to_num(curve[:looks]) >= goal)
+        at = int(reached[0]) + 1 if len(reached) else looks + 1
+        cells[name.split(":")[0]].append((at, rule.given_up(curve[:looks], looks, goal) or at))
+    without = sum(min(looks, *(at for at, _ in runs)) * len(runs) for runs in cells.values())
+    using = 0
+    for runs in cells.values():
+        end = min([looks, *(at for at, stop in runs if stop == at)])
+        using += sum(min(stop, end) for _, stop in runs)
+    return without / using
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train", action="store_true", help="train the curves anew")
+    if parser.parse_args().train:
+        CURVES.parent.mkdir(exist_ok=True)
+        np.savez_compressed(CURVES, **train())  # type: ignore[arg-type]
+    curves = dict(np.load(CURVES))
+    training = protocol("transformer-code")
+    assert training.futility is not None
+    for name in ("transformer-code", "transformer-short"):
+        looks, goal = protocol(name).steps // training.check_every, training.goal - ROUNDING
+        wrong, n, reach, runs = judge(curves, training.futility, looks, goal)
+        saved = steps_saved(curves, training.futility, looks, goal)
+        print(f"{name}: {n} cells, {reach} reach the goal; wrong verdicts: {len(wrong)} cells, {runs} of {len(curves)} "
+              f"runs; {saved:.2f} times fewer steps")  # fmt: skip
+        print("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main()

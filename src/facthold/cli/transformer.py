@@ -1,0 +1,232 @@
+"""facthold transformer, facthold fact-capacity: one transformer, and how many facts one holds."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from facthold.cli.app import app
+from facthold.cli.common import (
+    JsonOption,
+    RayOption,
+    StoreOption,
+    WorkersOption,
+    compute_cells,
+    find_place,
+    open_store,
+    print_json,
+    writable,
+)  # fmt: skip
+from facthold.cli.memory import MEANING, DOption
+from facthold.cli.progress import working
+from facthold.cli.sizes import at_least_one, check_prompts, check_size, check_weights, head_size, width
+from facthold.cli.tables import count
+from facthold.errors import unknown
+from facthold.experiments.fact_capacity import (
+    GROWTH,
+    FactCapacity,
+    best_run,
+    make_problem,
+    nested_table,
+    racing_members,
+)  # fmt: skip
+from facthold.experiments.variants import variant as find_variant
+from facthold.facts import FactTable
+from facthold.facts_csv import read_facts
+from facthold.keys import derive
+from facthold.measure.facts import fact_accuracy
+from facthold.models.saving import save_model
+from facthold.models.transformer import n_params
+from facthold.prompts import SEQUENCE
+from facthold.prompts import zipf as zipf_by
+from facthold.train import RecallFacts, fit
+from facthold.train import protocol as find_protocol
+
+AlphaOption = Annotated[float, typer.Option("--alpha", help="H d_h = alpha d.")]
+BetaOption = Annotated[float, typer.Option("--beta", help="m = beta d; 0: attention alone.")]
+HeadsOption = Annotated[int, typer.Option("--heads", "-H", help="Number of heads H.")]
+TOption = Annotated[int, typer.Option("-T", help="Length of a prompt.")]
+VariantOption = Annotated[str, typer.Option("--variant", help="As the authors' code has it or the paper's text.")]
+ProtocolOption = Annotated[str, typer.Option("--protocol", help="transformer-code or transformer-short.")]
+RuleOption = Annotated[str, typer.Option("--rule", help="best: the goal at any look; final: at the end.")]
+GoalOption = Annotated[float, typer.Option("--goal", help="Share of the facts that must be recalled.")]
+
+SUBJECTS, RELATIONS, ANSWERS, TABLE = 16, 16, 8, "random"
+STEEPEST = 32.0
+"""Largest exponent of --zipf: what is rarer is never asked."""
+
+
+@app.command()
+def transformer(
+    S: Annotated[int | None, typer.Option("-S", help=f"Number of subjects (default: {SUBJECTS}).")] = None,
+    R: Annotated[int | None, typer.Option("-R", help=f"Number of relations (default: {RELATIONS}).")] = None,
+    D: Annotated[int | None, typer.Option("-D", help=f"Answers of a relation (default: {ANSWERS}).")] = None,
+    table: Annotated[str | None, typer.Option("--table", help=f"random or balanced (default: {TABLE}).")] = None,
+    facts: Annotated[
+        Path | None, typer.Option("--facts", help="Facts from a CSV file: subject,relation,answer, perhaps p.")
+    ] = None,
+    d: DOption = 32,
+    alpha: Annotated[float | None, typer.Option("--alpha", help="H d_h = alpha d (default: 1).")] = None,
+    beta: Annotated[float | None, typer.Option("--beta", help="m = beta d (default: 4).")] = None,
+    heads: HeadsOption = 8,
+    d_h: Annotated[int | None, typer.Option("--d-h", help="Head dimension, instead of --alpha.")] = None,
+    m: Annotated[int | None, typer.Option("-m", help="Width of the MLP, instead of --beta; 0: none.")] = None,
+    T: TOption = SEQUENCE,
+    noise: Annotated[int | None, typer.Option("--noise", help="Noise tokens (default: S + R).")] = None,
+    zipf: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--zipf", metavar="IN_S IN_R", help="p(s, r) falls with these powers of s and r, as in: 1 0."),
+    ] = None,
+    variant: VariantOption = "code",
+    protocol: ProtocolOption = "transformer-short",
+    rule: RuleOption = "best",
+    goal: GoalOption = 0.99,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the table, the embeddings and the training.")] = 0,
+    save: Annotated[Path | None, typer.Option("--save", help="Write it as safetensors, with its facts.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Train one transformer on a table of facts and say what it recalls.
+
+    The learning rates of the protocol run side by side; the best of them counts.
+    """
+    way, training = find_variant(variant), replace(find_protocol(protocol), rule=rule, goal=goal)
+    at_least_one({"-d": d, "--heads": heads})
+    d_h, m = head_size(alpha, d_h, d, heads), width(beta, m, d)
+    check_prompts(T, noise)
+    given = {"-S": S, "-R": R, "-D": D, "--table": table}
+    known, p = _read(facts, given) if facts is not None else (None, None)
+    if known is None:
+        S, R, D, table = S or SUBJECTS, R or RELATIONS, D or ANSWERS, table or TABLE
+        check_size(S, R, R * D, d=d, H=heads, d_h=d_h, m=m, noise=noise)
+        known = nested_table(table, S, R, D, seed)
+    else:
+        check_size(known.S, known.R, known.A, d=d, H=heads, d_h=d_h, m=m, noise=noise)
+    if zipf is not None:
+        p = _zipf(known, zipf, p)
+    if save is not None:
+        if save.is_dir():
+            raise ValueError(f"--save {save} is a folder; give the name of a file")
+        writable(save.parent)
+    problem = make_problem(known, d, seed, way, T, noise, p)
+    start = time.perf_counter()
+    with working(f"training on {count(len(known), 'fact')} by {protocol}"):
+        race = racing_members(RecallFacts.of(problem), heads, d_h, m, seed, way, training, "transformer")
+        best = best_run(race, fit(race, training))
+    size = {"d": d, "H": heads, "d_h": d_h, "m": m}
+    found = {
+        "variant": variant, "protocol": protocol, "rule": rule, "goal": goal, "seed": seed, **size,
+        "T": T, "n_noise": problem.n_noise, **_about(known), "facts": len(known),
+        "n_params": n_params(**size), "facts_per_param": len(known) / n_params(**size),
+        "status": "diverged", "seconds": time.perf_counter() - start,
+    }  # fmt: skip
+    if best is not None:
+        run, lr = best
+        found |= {"status": run.status, "lr": lr, "steps": run.steps, "best": run.best, "final": run.final}
+        found["recall"] = fact_accuracy(run.model, problem, key=derive("ask", seed))
+        if save is not None:
+            found["file"] = str(save_model(save, run.model, problem))
+    if json:
+        print_json(found)
+    else:
+        _say(found)
+
+
+@app.command()
+def fact_capacity(
+    d: DOption = 8,
+    alpha: AlphaOption = 1.0,
+    beta: BetaOption = 1.0,
+    heads: HeadsOption = 4,
+    D: Annotated[int | None, typer.Option("-D", help=f"Answers of a relation (default: {ANSWERS}).")] = None,
+    distinct: Annotated[bool, typer.Option("--distinct", help="As many answers as subjects, D = S.")] = False,
+    growth: Annotated[str, typer.Option("--growth", help="How S and R grow: S=R or S=R^2.")] = "S=R",
+    T: TOption = SEQUENCE,
+    variant: VariantOption = "code",
+    protocol: ProtocolOption = "transformer-short",
+    rule: RuleOption = "best",
+    goal: GoalOption = 0.99,
+    tolerance: Annotated[float, typer.Option("--tolerance", help="Relative width of S at which it ends.")] = 0.2,
+    seeds: Annotated[int, typer.Option("--seeds", help="Number of seeds.")] = 1,
+    workers: WorkersOption = None,
+    ray: RayOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Search for the largest table of facts that a transformer of this shape and size learns."""
+    at_least_one({"-d": d, "--heads": heads, "--seeds": seeds, "-D": D})
+    if distinct and D is not None:
+        raise ValueError(f"take one of -D {D} and --distinct, which sets D = S")
+    size = {"d": d, "H": heads, "d_h": head_size(alpha, None, d, heads), "m": width(beta, None, d)}
+    check_prompts(T, None)
+    if growth not in GROWTH:
+        raise unknown("--growth", growth, GROWTH)
+    check_weights(**size)
+    place = find_place(workers, ray)
+    cell = FactCapacity(
+        alpha=alpha, beta=beta, d=d, H=heads, D=None if distinct else D or ANSWERS, growth=growth, T=T, variant=variant,
+        protocol=protocol, rule=rule, goal=goal, tolerance=tolerance, seeds=tuple(range(seeds)),
+    )  # fmt: skip
+    with open_store(store) as results:
+        (row,) = compute_cells("fact-capacity", [cell], results, place)
+    if json:
+        print_json(row.result)
+        return
+    found = row.result
+    if found["N"] is None:
+        meaning = MEANING.get(found["status"], "seeds ended differently").replace("N", "S")
+        typer.echo(f"no capacity: {found['status']} ({meaning})")
+    else:
+        low, high = found["N_min"], found["N_max"]
+        spread = f"S = {low if low == high else f'{low} to {high}'} over {count(seeds, 'seed')}, {growth}"
+        per = found["facts"] / found["n_params"]
+        typer.echo(f"{found['facts']:.6g} facts ({spread}), {per:.3g} a parameter")
+    probes = sum(len(s["probes"]) for s in found["per_seed"])
+    typer.echo(f"{found['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")
+
+
+def _read(path: Path, given: dict[str, Any]) -> tuple[FactTable, np.ndarray | None]:
+    """The table of --facts, which comes with no other way to make one."""
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"take one of --facts {path} and {option} {value}: the file says which facts there are")
+    return read_facts(path)
+
+
+def _zipf(table: FactTable, exponents: tuple[float, float], p: np.ndarray | None) -> np.ndarray:
+    if p is not None:
+        raise ValueError("take one of --zipf and the column p of --facts: both say how often a fact is asked")
+    if not all(abs(exponent) <= STEEPEST for exponent in exponents):
+        raise ValueError(f"--zipf {exponents[0]:g} {exponents[1]:g}: take exponents of at most {STEEPEST:g}")
+    return zipf_by(table, *exponents)
+
+
+def _about(table: FactTable) -> dict[str, Any]:
+    return {
+        "S": table.S, "R": table.R, "A": table.A, "D": table.D, "max_C": int(table.C.max()),
+        "assumption_1": table.assumption_1,
+    }  # fmt: skip
+
+
+def _say(found: dict[str, Any]) -> None:
+    f = found
+    if f["status"] == "diverged":
+        typer.echo(f"training diverged at every learning rate; nothing is recalled of {f['facts']} facts")
+    else:
+        typer.echo(
+            f"{f['recall']:.2%} of {f['facts']} facts recalled, asked with fresh noise; while it trained "
+            f"{f['best']:.2%} at best, {f['final']:.2%} at the end"
+        )
+        typer.echo(f"{f['status']} after {f['steps']} steps at learning rate {f['lr']:g}, {f['seconds']:.1f} s")
+    typer.echo(
+        f"{f['n_params']} parameters (d={f['d']}, H={f['H']}, d_h={f['d_h']}, m={f['m']}), "
+        f"{f['facts_per_param']:.4g} facts a parameter"
+    )
+    holds = "holds" if f["assumption_1"] else "does not hold: some answer serves two relations"
+    typer.echo(
+        f"S={f['S']}, R={f['R']}, {count(f['A'], 'answer')}, D={f['D']}, max C(a)={f['max_C']}; assumption 1 {holds}"
+    )
+    if "file" in f:
+        typer.echo(f"model: {f['file']}")
