@@ -8,11 +8,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from facthold.activations import RELU, Activation
 from facthold.errors import check_positive
+from facthold.models.attention import attend_counts
 from facthold.models.memory import MLPMemory
-
-LOW, EOS_AT, HIGH = -80.0, -50.0, 60.0
-"""Exponents of a table of exp(score): the last token, which is in every prompt, stands at EOS_AT. What is below LOW
-counts for nothing beside it, and up to HIGH all sums and gradients stay within float32."""
 
 
 class Transformer(eqx.Module):
@@ -62,17 +59,11 @@ class Transformer(eqx.Module):
 
         A head's score and value depend on the token alone. With w(z) = exp(score(z)) its output is
         sum_z c(z) w(z) value(z) / sum_z c(z) w(z): one product of the counts with a table over the vocabulary.
-        Trained scores outgrow what one table can hold in float32; two hold twice as much, and for still larger
-        ones each prompt has its softmax to itself.
         """
         scores = self.scores(phi, query)
         values = (phi @ self._flat(self.W_V).T).reshape(-1, self.H, self.d_h)
         at_query = self.scores(query[None], query)[0]
-        range_ = (scores.max(axis=0) - at_query).max()
-        way = (range_ > HIGH - EOS_AT).astype(int) + (range_ > 2 * (HIGH - EOS_AT))
-        # Without the checkpoint, training would keep room for what the ways that are not taken remember.
-        ways = (_one_table, jax.checkpoint(_two_tables), jax.checkpoint(_by_prompt))
-        return self.after_heads(lax.switch(way, ways, counts, scores, at_query, values))
+        return self.after_heads(attend_counts(counts, scores, lax.stop_gradient(at_query), values))
 
     def scores(self, phi: Float[Array, "tokens d"], query: Float[Array, " d"]) -> Float[Array, "tokens H"]:
         """The attention score of each token in each head."""
@@ -108,63 +99,3 @@ class Transformer(eqx.Module):
 def n_params(*, d: int, H: int, d_h: int, m: int) -> int:
     """4 H d d_h + 2 m d."""
     return 4 * H * d * d_h + 2 * m * d
-
-
-Counts = Float[Array, "n tokens"]
-Scores = Float[Array, "tokens H"]
-Values = Float[Array, "tokens H d_h"]
-Heads = Float[Array, "n H d_h"]
-
-
-def _one_table(counts: Counts, scores: Scores, at_query: Float[Array, " H"], values: Values) -> Heads:
-    """The fast way: exp(score) once a token."""
-    return _divide(*_sums(counts, scores - lax.stop_gradient(at_query) + EOS_AT, values))
-
-
-def _two_tables(counts: Counts, scores: Scores, at_query: Float[Array, " H"], values: Values) -> Heads:
-    """One table around the largest scores, for prompts that have such a token, and one around the query's."""
-    top = scores.max(axis=0) + 1  # not at the edge, where a clipped exponent has half a gradient
-    high, total = _sums(counts, scores - lax.stop_gradient(top) + HIGH, values)
-    low, low_total = _sums(counts, scores - lax.stop_gradient(at_query) + EOS_AT, values)
-    has_high = total > jnp.exp(EOS_AT)
-    return _divide(jnp.where(has_high[:, :, None], high, low), jnp.where(has_high, total, low_total))
-
-
-def _sums(counts: Counts, exponents: Scores, values: Values) -> tuple[Heads, Float[Array, "n H"]]:
-    """sum_z c(z) w(z) value(z) and sum_z c(z) w(z)."""
-    tokens, H, d_h = values.shape
-    w = jnp.exp(jnp.clip(exponents, LOW, HIGH))
-    sums = counts @ jnp.concatenate([(w[:, :, None] * values).reshape(tokens, H * d_h), w], axis=1)
-    return sums[:, :-H].reshape(-1, H, d_h), sums[:, -H:]
-
-
-@jax.custom_vjp
-def _divide(sums: Heads, total: Float[Array, "n H"]) -> Heads:
-    """sums / total. The usual gradient squares the total, which leaves float32; this one does not."""
-    return sums / total[:, :, None]
-
-
-def _divide_forward(sums: Array, total: Array) -> tuple[Array, tuple[Array, Array]]:
-    heads = sums / total[:, :, None]
-    return heads, (heads, total)
-
-
-def _divide_backward(kept: tuple[Array, Array], g: Array) -> tuple[Array, Array]:
-    heads, total = kept
-    g = g / total[:, :, None]
-    return g, -(g * heads).sum(axis=-1)
-
-
-_divide.defvjp(_divide_forward, _divide_backward)
-
-
-def _by_prompt(counts: Counts, scores: Scores, at_query: Float[Array, " H"], values: Values) -> Heads:
-    """The way for scores of any size: each prompt's softmax around its own largest score, head by head."""
-
-    def head(score_and_value: tuple[Array, Array]) -> Float[Array, "n d_h"]:
-        score, value = score_and_value
-        present = jnp.where(counts > 0, score, -jnp.inf)
-        w = counts * jnp.exp(present - lax.stop_gradient(present.max(axis=1, keepdims=True)))
-        return (w @ value) / w.sum(axis=1, keepdims=True)
-
-    return lax.map(head, (scores.T, values.transpose(1, 0, 2))).transpose(1, 0, 2)
