@@ -27,7 +27,8 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/facthold verify $(DEMO_CLAIMS) --store out/demo.sqlite
-	$(BIN)/facthold reproduce --figures-only --store out/demo.sqlite --out out
+	$(BIN)/facthold transformer -S 16 -R 16 -d 16 --save out/transformer.safetensors
+	$(BIN)/facthold reproduce fig1 fig6 ladder --figures-only --store out/demo.sqlite --out out
 
 test: check
 	$(BIN)/python -m pytest -n 2
@@ -43,6 +44,7 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/capacity_search.py
+	$(BIN)/python benchmarks/transformer.py --step
 
 clean:
 	rm -rf $(VENV)

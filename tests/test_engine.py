@@ -1,6 +1,7 @@
 """The training engine: same gradients as autodiff, same runs as a plain loop, members that do not touch each other."""
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -18,8 +19,8 @@ from facthold.experiments.methods import method
 from facthold.measure.recall import accuracy
 from facthold.models.memory import LinearMemory, MLPMemory
 from facthold.padding import padded
-from facthold.train import Futility, Member, Protocol, StoreAssociations, Task, fit, protocol
-from facthold.train.engine import _groups
+from facthold.train import Futility, Member, Protocol, Run, StoreAssociations, Task, fit, protocol
+from facthold.train.engine import RACE_STEPS, _groups
 from facthold.train.lanes import Lanes, Stopped, shared_lanes
 
 SHORT = Protocol("short", "test", "adam", lr=1e-2, steps=64, check_every=16, goal=1.0, futility=None)
@@ -165,16 +166,91 @@ def test_shared_lanes_work_again_after_a_stop() -> None:
     assert run.status in ("reached", "exhausted")
 
 
-def test_results_do_not_depend_on_the_number_of_lanes() -> None:
-    """The same bits, for large members that train alone and for small ones that share a loop."""
-    members = [member(30, seed=i) for i in range(4)] + [member(200, seed=i) for i in range(2)]
-    one, two = Lanes(1), Lanes(2)
-    for a, b in zip(fit(members, SHORT, lanes=one), fit(members, SHORT, lanes=two), strict=True):
+@pytest.fixture
+def one_and_two() -> Iterator[tuple[Lanes, Lanes]]:
+    lanes = Lanes(1), Lanes(2)
+    yield lanes
+    for some in lanes:
+        some.stop()
+
+
+def assert_same_bits(runs: Sequence[Run], others: Sequence[Run]) -> None:
+    for a, b in zip(runs, others, strict=True):
         assert (a.status, a.steps) == (b.status, b.steps)
-        np.testing.assert_array_equal(a.model.W, b.model.W)
         np.testing.assert_array_equal(a.curve, b.curve)
-    one.stop()
-    two.stop()
+        for x, y in zip(jax.tree.leaves(a.model), jax.tree.leaves(b.model), strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_results_do_not_depend_on_the_number_of_lanes(one_and_two: tuple[Lanes, Lanes]) -> None:
+    """To the bit: neither who shares a loop nor the order of a sum depends on it."""
+    members = [member(30, seed=i) for i in range(4)] + [member(200, seed=i) for i in range(2)]
+    assert_same_bits(*(fit(members, SHORT, lanes=lanes) for lanes in one_and_two))
+
+
+EASY = dataclasses.replace(SHORT, steps=4096, goal=0.99)
+
+
+def race(N: int, lrs: Sequence[float], name: str, seed: int = 0) -> list[Member]:
+    return [member(N, seed=seed, lr=lr)._replace(race=name) for lr in lrs]
+
+
+def test_a_race_ends_when_one_has_succeeded(one_and_two: tuple[Lanes, Lanes]) -> None:
+    """The others are outrun, after the same steps on any number of lanes; who is in no race, or another, is not."""
+    slow, fast = 1e-6, 1e-2
+    first, second = race(12, (slow, fast, slow), "first"), race(12, (slow, slow), "second", seed=1)
+    alone = [member(12, seed=2, lr=slow)]
+    members = [*first, *alone, *second]
+    one, two = (fit(members, EASY, lanes=lanes) for lanes in one_and_two)
+    assert_same_bits(one, two)
+    assert [run.status for run in one] == ["outrun", "reached", "outrun", "exhausted", "exhausted", "exhausted"]
+    winner, outrun = one[1], one[0]
+    assert winner.steps <= outrun.steps < winner.steps + RACE_STEPS
+    assert outrun.steps % RACE_STEPS == 0
+    assert {run.steps for run in one[3:]} == {EASY.steps}
+    assert_same_bits(one[3:4], fit(alone, EASY))  # it did not notice the races
+    assert_same_bits(one[1:2], fit([first[1]._replace(race=None)], EASY))  # nor does the winner lose or gain by its own
+
+
+def test_the_names_of_races_are_not_those_of_others() -> None:
+    """A member alone is in no race, whatever the races are called."""
+    members = [*race(12, (1e-2,), "alone"), *race(12, (1e-6,), "race"), member(12, lr=1e-6)]
+    assert [run.status for run in fit(members, dataclasses.replace(EASY, steps=1024))] == [
+        "reached", "exhausted", "exhausted",
+    ]  # fmt: skip
+
+
+def test_the_final_rule_is_met_at_the_end_alone() -> None:
+    final = dataclasses.replace(EASY, rule="final", steps=1024)
+    best, at_the_end = (fit([member(12)], rule)[0] for rule in (dataclasses.replace(final, rule="best"), final))
+    assert best.succeeded
+    assert at_the_end.succeeded
+    assert best.steps < at_the_end.steps == final.steps
+    assert at_the_end.curve.max() >= 0.99
+    too_short = dataclasses.replace(final, steps=best.steps - final.check_every)
+    (run,) = fit([member(12)], too_short)
+    assert (run.status, run.steps) == ("exhausted", too_short.steps)
+
+
+class Forgetting(Task):
+    """Learnt by the second look and then lost again: W counts the steps."""
+
+    def loss(self, model: Any, *, key: Array) -> Array:
+        return -model.W.sum()
+
+    def accuracy(self, model: Any, *, key: Array) -> Array:
+        return jnp.where(jnp.abs(model.W.mean() - 32) < 1, 1.0, 0.25)
+
+
+def test_what_is_learnt_and_lost_again_counts_for_the_best_rule_alone() -> None:
+    count = Protocol("count", "test", "sgd", lr=1.0, steps=64, check_every=16, goal=0.99, futility=None)
+    start = Member(LinearMemory(jnp.zeros((2, 2))), Forgetting(), jax.random.key(0))
+    (best,) = fit([start], count)
+    (final,) = fit([start], dataclasses.replace(count, rule="final"))
+    assert (best.status, best.steps) == ("reached", 32)
+    assert (final.status, final.steps) == ("exhausted", 64)
+    assert (final.best, final.final) == (1.0, 0.25)
+    np.testing.assert_array_equal(final.curve, [0.25, 1.0, 0.25, 0.25])
 
 
 def test_needed_multiplications_are_counted_as_documented() -> None:
@@ -189,6 +265,7 @@ def test_needed_multiplications_are_counted_as_documented() -> None:
         ({"check_every": 48}, "check_every=48 does not divide steps=64"),
         ({"goal": 0.0}, "goal=0.0"),
         ({"optimiser": "adm"}, "unknown optimiser 'adm'; did you mean 'adam'"),
+        ({"rule": "fin"}, "unknown success rule 'fin'; did you mean 'final'"),
     ],
 )
 def test_wrong_protocols_are_refused(changes: dict, says: str) -> None:

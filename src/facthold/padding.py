@@ -16,7 +16,7 @@ def padded(n: int, step: int = 32) -> int:
     return -(-n // step) * step
 
 
-def geometric(n: int, ratio: float = 1.15) -> int:
+def geometric(n: int, ratio: float = 1.25) -> int:
     """The next size of a grid of its own for searches: 8 times powers of ``ratio``, rounded up."""
     size, step = 8, 0
     while size < n:

@@ -1,10 +1,11 @@
 """facthold bench: how fast this machine trains, beside a plain implementation."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from facthold.bench import BENCHES, run_bench
+from facthold.bench import BENCHES, TRANSFORMERS, run_bench, run_transformer_bench
 from facthold.cli.app import app
 from facthold.cli.common import JsonOption, print_json
 from facthold.cli.progress import working
@@ -19,10 +20,12 @@ def bench(
     """Time a float32 training step here and in a plain implementation, side by side, beside the machine's peak."""
     if seconds <= 0:
         raise ValueError(f"--seconds {seconds:g} must be above 0")
+    todo = [(one.name, partial(run_bench, one)) for one in BENCHES]
+    todo += [(f"transformer {one.name}", partial(run_transformer_bench, one)) for one in TRANSFORMERS]
     rows = []
-    for i, one in enumerate(BENCHES):
-        with working(f"[{i + 1}/{len(BENCHES)}] {one.name}, about {2 * seconds + 15:.0f} s each"):
-            rows.append(run_bench(one, seconds))
+    for i, (name, run) in enumerate(todo):
+        with working(f"[{i + 1}/{len(todo)}] {name}, about {2 * seconds + 20:.0f} s each"):
+            rows.append(run(seconds) | {"name": name})
     if json:
         print_json(rows)
         return

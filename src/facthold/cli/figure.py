@@ -75,6 +75,7 @@ def figure(
 
 @app.command()
 def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="Figures to make (default: all).")] = None,
     preset: PresetOption = "quick",
     dry: DryOption = False,
     workers: WorkersOption = None,
@@ -87,13 +88,14 @@ def reproduce(
         typer.Option("--figures-only", help="Compute no cells but the figures' own."),
     ] = False,
 ) -> None:
-    """Everything at once: all figures, all claims, and one page with all of it."""
+    """Everything at once: figures, all claims, and one page with all of it."""
     start = time.perf_counter()
+    wanted = [find_figure(name) for name in dict.fromkeys(names or FIGURES)]
     check_preset(preset)
     place = find_place(workers, ray)
     changes = read_config(config)
     # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
-    cells = [cell for f in FIGURES.values() for cell in figure_cells(f, preset, changes.get(f.name))]
+    cells = [cell for f in wanted for cell in figure_cells(f, preset, changes.get(f.name))]
     if not figures_only:
         cells += [cell for claim in CLAIMS.values() for cell in claim.cells(preset)]
     if dry:
@@ -102,8 +104,8 @@ def reproduce(
     writable(out)
     with open_store(store) as results:
         compute_cells("figures and claims", cells, results, place)
-        figures = [draw(f, preset, changes.get(f.name, {}), results, out) for f in FIGURES.values()]
-        seconds = {f.name: _computing(f.name, preset, changes, results) for f in FIGURES.values()}
+        figures = [draw(f, preset, changes.get(f.name, {}), results, out) for f in wanted]
+        seconds = {f.name: _computing(f.name, preset, changes, results) for f in wanted}
         claims = judge_claims(CLAIMS.values(), preset, results)
     arguments = f" --config {shlex.quote(str(config))}" if config else ""
     sections = [_section(drawn, seconds[drawn.figure.name], arguments) for drawn in figures]

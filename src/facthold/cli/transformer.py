@@ -93,7 +93,7 @@ def transformer(
     The learning rates of the protocol run side by side; the best of them counts.
     """
     way, training = find_variant(variant), replace(find_protocol(protocol), rule=rule, goal=goal)
-    at_least_one({"-d": d, "--heads": heads})
+    at_least_one({"-S": S, "-R": R, "-D": D, "-d": d, "--heads": heads})
     d_h, m = head_size(alpha, d_h, d, heads), width(beta, m, d)
     check_prompts(T, noise)
     given = {"-S": S, "-R": R, "-D": D, "--table": table}

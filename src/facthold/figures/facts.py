@@ -42,12 +42,15 @@ class Grid:
     rule: str = "best"
     n_seeds: int = 3
     tolerance: float = 0.0
+    start: float = 1.0
+    """Where each search starts, as a multiple of the authors' guide line."""
 
 
 def cells(grid: Grid) -> list[Cell]:
     capacity = partial(
         FactCapacity, D=grid.D or None, growth=grid.growth, table=grid.table, variant=grid.variant,
-        protocol=grid.protocol, rule=grid.rule, tolerance=grid.tolerance, seeds=tuple(range(grid.n_seeds)),
+        protocol=grid.protocol, rule=grid.rule, tolerance=grid.tolerance, start=grid.start,
+        seeds=tuple(range(grid.n_seeds)),
     )  # fmt: skip
     return [
         capacity(alpha=alpha, beta=beta, H=H, d=d)
@@ -129,9 +132,17 @@ ALL_D = half_octaves(3.0, 7.5)
 PAPER = Grid(shapes=tuple(product(RATIOS, RATIOS)), H=(8,), d=ALL_D)
 QUICK = Grid(
     shapes=((0.5, 1.0), (0.5, 4.0), (1.0, 1.0), (1.0, 4.0), (2.0, 0.5), (2.0, 2.0)), H=(8,), d=ALL_D,
-    n_params=(1000, 30000), n_sizes=4, protocol="transformer-short", n_seeds=1, tolerance=0.05,
+    n_params=(1000, 30000), n_sizes=4, protocol="transformer-short", n_seeds=1, tolerance=0.05, start=0.65,
 )  # fmt: skip
-SMOKE = replace(QUICK, shapes=((1.0, 1.0), (1.0, 4.0)), d=(8, 11, 16), n_params=(0, 3500), n_sizes=3, tolerance=0.2)
+SMOKE = replace(
+    QUICK,
+    shapes=((2.0, 1.0),),
+    d=(8, 11, 16),
+    n_params=(0, 10**9),
+    protocol="transformer-smoke",
+    tolerance=0.5,
+    start=0.3,
+)
 
 CAPTION = (
     "The largest number of facts S R that a one-layer transformer learns to 99%, against its parameters "

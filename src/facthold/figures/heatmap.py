@@ -33,7 +33,7 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(H=(1, 4), m=(1, 16), d=8, d_h=4, S=8, R=8, protocol="transformer-short"),
+    "smoke": Grid(H=(1, 4), m=(1, 16), d=8, d_h=4, S=8, R=8, protocol="transformer-smoke"),
     "quick": Grid(H=(1, 2, 4, 8, 16, 32), m=(1, 8, 16, 32, 64, 128), protocol="transformer-short"),
     "paper": Grid(
         H=(1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32), m=(1, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128)

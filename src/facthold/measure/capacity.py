@@ -103,7 +103,7 @@ class _Bracket:
             if high - low <= 1 or high / low <= 1 + self.search.tolerance:
                 return None
             return min(max(round(math.sqrt(low * high)), low + 1), high - 1)
-        factor = STEPS[min(self.opening, len(STEPS) - 1)]
+        factor = max(STEPS[min(self.opening, len(STEPS) - 1)], 1 + self.search.tolerance)
         self.opening += 1
         if low is not None:
             return None if low >= self.search.ceiling else min(max(round(low * factor), low + 1), self.search.ceiling)

@@ -1,19 +1,23 @@
 """Softmax attention over token counts: sum_z c(z) w(z) value(z) / sum_z c(z) w(z) with w(z) = exp(score(z)).
 
 One table of w over the vocabulary serves all prompts, but float32 holds no more than exp(±87), and trained scores
-outgrow that. So there are *bands*: the table of band b is shifted down by b STRIDE. A prompt takes the highest band in
-which one of its tokens has weight; what is below is nothing beside it. Its last token, the query, is in every prompt,
-and has weight in band 0. Almost always there is one band, and in training seldom more than two.
+outgrow that. So there are *bands*, each with a table that begins at a base of its own. The base of the first is the
+score of the last token, the query, which is in every prompt; that of the next is the smallest score beyond the band
+before. A prompt takes the highest band in which one of its tokens has weight; what is below is nothing beside it.
+Almost always there is one band, in training seldom more than two, and never more than there are tokens.
 """
+
+from collections.abc import Callable
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 LOW, FLOOR, HIGH = -80.0, -50.0, 60.0
-"""Exponents of a table. The query stands at FLOOR in band 0, what is below LOW counts for nothing beside FLOOR, and
-up to HIGH all sums and gradients stay within float32."""
+"""Exponents of a table. A band's base stands at FLOOR, what is below LOW counts for nothing beside it, and up to HIGH
+all sums and gradients stay within float32."""
 STRIDE = HIGH - FLOOR
 
 Counts = Float[Array, "n tokens"]
@@ -21,6 +25,7 @@ Scores = Float[Array, "tokens H"]
 Values = Float[Array, "tokens H d_h"]
 Heads = Float[Array, "n H d_h"]
 Kept = tuple[Array, ...]
+State = TypeVar("State")
 
 
 @jax.custom_vjp
@@ -35,52 +40,60 @@ def attend_counts(counts: Counts, scores: Scores, at_query: Float[Array, " H"], 
 
 
 def _forward(counts: Counts, scores: Scores, at_query: Array, values: Values) -> tuple[Heads, Kept]:
-    shifted = scores - at_query + FLOOR
-    sums, total = _sums(counts, _weights(shifted, 0), values)
+    above = scores - at_query
+    n, H, d_h = len(counts), *values.shape[1:]
 
-    def higher(b: Array, so_far: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def higher(b: Array, base: Array, so_far: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         sums, total, band = so_far
-        in_band, weight = _sums(counts, _weights(shifted, b), values)
-        here = weight >= jnp.exp(FLOOR)
+        in_band, weight = _sums(counts, _weights(above, base), values)
+        here = (weight > jnp.exp(FLOOR - 1)) | (b == 0)  # the base alone is enough
         return (
             jnp.where(here[:, :, None], in_band, sums), jnp.where(here, weight, total), jnp.where(here, b, band)
         )  # fmt: skip
 
-    sums, total, band = lax.fori_loop(1, _bands(shifted), higher, (sums, total, jnp.zeros(total.shape, jnp.int32)))
+    nothing = jnp.zeros((n, H, d_h)), jnp.zeros((n, H)), jnp.zeros((n, H), jnp.int32)
+    sums, total, band = _over_bands(higher, above, nothing)
     heads = sums / total[:, :, None]
-    return heads, (counts, shifted, values, heads, total, band)
+    return heads, (counts, above, values, heads, total, band)
 
 
 def _backward(kept: Kept, g: Heads) -> tuple[None, Scores, None, Values]:
-    counts, shifted, values, heads, total, band = kept
+    counts, above, values, heads, total, band = kept
     tokens, H, d_h = values.shape
     g = g / total[:, :, None]
     g_total = -(g * heads).sum(axis=-1)
 
-    def add(b: Array | int, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
+    def add(b: Array, base: Array, so_far: tuple[Array, Array]) -> tuple[Array, Array]:
         here = band == b
         ours = jnp.concatenate([jnp.where(here[:, :, None], g, 0).reshape(-1, H * d_h), jnp.where(here, g_total, 0)], 1)
         back = counts.T @ ours
-        w, by_value = _weights(shifted, b), back[:, :-H].reshape(tokens, H, d_h)
+        w, by_value = _weights(above, base), back[:, :-H].reshape(tokens, H, d_h)
         d_scores = w * ((by_value * values).sum(axis=-1) + back[:, -H:])
         return so_far[0] + d_scores, so_far[1] + w[:, :, None] * by_value
 
-    first = add(0, (jnp.zeros_like(shifted), jnp.zeros_like(values)))
-    d_scores, d_values = lax.fori_loop(1, _bands(shifted), add, first)
+    d_scores, d_values = _over_bands(add, above, (jnp.zeros_like(above), jnp.zeros_like(values)))
     return None, d_scores, None, d_values
 
 
 attend_counts.defvjp(_forward, _backward)
 
 
-def _bands(shifted: Scores) -> Int[Array, ""]:
-    """How many bands the scores need. Those that are not finite need none: the result is then not finite either."""
-    highest = shifted.max()
-    return jnp.where(jnp.isfinite(highest), 1 + (jnp.maximum(highest - FLOOR, 0) // STRIDE), 1).astype(jnp.int32)
+def _over_bands(visit: Callable[[Array, Array, State], State], above: Scores, state: State) -> State:
+    """``visit`` every band, by its number and each head's base. A base is one of the scores, so that differences to it
+    are exact at any size. Scores that are not finite have no band: the result is then not finite either."""
+
+    def step(carry: tuple[Array, Array, State]) -> tuple[Array, Array, State]:
+        b, base, state = carry
+        beyond = (above >= base + STRIDE) & (above > base)  # the sum may round to the base itself
+        following = jnp.where(beyond, above, jnp.inf).min(axis=0)
+        return b + 1, following, visit(b, base, state)
+
+    first = jnp.int32(0), jnp.zeros_like(above[0]), state
+    return lax.while_loop(lambda carry: jnp.isfinite(carry[1]).any(), step, first)[2]
 
 
-def _weights(shifted: Scores, b: Array | int) -> Scores:
-    return jnp.exp(jnp.clip(shifted - b * STRIDE, LOW, HIGH))
+def _weights(above: Scores, base: Float[Array, " H"]) -> Scores:
+    return jnp.exp(jnp.clip(above - base + FLOOR, LOW, HIGH))
 
 
 def _sums(counts: Counts, w: Scores, values: Values) -> tuple[Heads, Float[Array, "n H"]]:

@@ -119,14 +119,15 @@ PROTOCOLS = {
             lrs=LRS,
             futility=SLOW_START,
         ),
+        Protocol("transformer-smoke", "ours: hardly any steps", "adam", lr=1e-2, steps=2**9, check_every=64),
         Protocol(
             "transformer-short",
-            "ours: fewer steps",
+            "ours: fewer steps, the two larger learning rates",
             "adam",
             lr=3e-3,
             steps=2**12,
             check_every=64,
-            lrs=LRS,
+            lrs=LRS[1:],
             futility=SLOW_START,
         ),
     )

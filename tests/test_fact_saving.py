@@ -1,0 +1,142 @@
+"""Saved transformers: with their facts they are asked again, by facthold and by NumPy alone."""
+
+import contextlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from facthold.activations import Polynomial
+from facthold.errors import FactholdError
+from facthold.facts import FactTable, random_table
+from facthold.factual import FactualRecall, factual_recall
+from facthold.measure.facts import recalled_facts
+from facthold.models import LinearMemory, Transformer, load_model, save_model, to_numpy
+from facthold.prompts import zipf
+
+KEY = jax.random.key(2)
+DOCS = Path(__file__).parents[1] / "docs" / "export.md"
+MODELS = {
+    "code": Transformer.init(8, 2, 3, 5, key=KEY, bias=True, scaled=True),
+    "text": Transformer.init(8, 2, 3, 5, key=KEY),
+    "attention": Transformer.init(8, 1, 8, key=KEY),
+    "polynomial": Transformer.init(8, 2, 3, 5, key=KEY, sigma=Polynomial((0.1, 1.0, -1 / 3))),
+}
+MODELS["code"] = eqx.tree_at(lambda t: t.mlp.b, MODELS["code"], jnp.linspace(-1, 1, 5))
+
+
+def problem_for(name: str) -> FactualRecall:
+    """A table with labels and a distribution, or without."""
+    if name != "code":
+        return factual_recall(random_table(60, 2, 2, key=KEY), 8, key=KEY, T=5, n_noise=7)
+    rows = [(f"sujet {i}", "relation é", "oui" if i % 3 else 'non, "peut-être"\n') for i in range(90)]
+    table = FactTable.from_rows(rows)
+    return factual_recall(table, 8, key=KEY, T=6, p=zipf(table, 0.7), outputs="answers", embeddings="gaussian")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_transformer_recalls_the_same_facts(name: str, tmp_path: Path) -> None:
+    model, problem = MODELS[name], problem_for(name)
+    loaded, its_problem = load_model(save_model(tmp_path / "facts.safetensors", model, problem))
+    assert jax.tree.structure(loaded) == jax.tree.structure(model)  # scaled and sigma among it
+    for array, name_of in [(a, n) for n, a in to_numpy(model).items()]:
+        assert_array_equal(array.view(np.uint8), to_numpy(loaded)[name_of].view(np.uint8))
+    assert isinstance(its_problem, FactualRecall)
+    assert its_problem.table.labels == problem.table.labels
+    assert (its_problem.T, its_problem.outputs, its_problem.n_noise) == (problem.T, problem.outputs, problem.n_noise)
+    assert_array_equal(its_problem.table.matrix, problem.table.matrix)
+    assert_array_equal(its_problem.phi.view(np.uint8), problem.phi.view(np.uint8))
+    assert (its_problem.p is None) == (problem.p is None)
+    if problem.p is not None and its_problem.p is not None:
+        assert_array_equal(its_problem.p.view(np.uint8), problem.p.view(np.uint8))
+    recalled = recalled_facts(model, problem, key=KEY)
+    assert_array_equal(recalled_facts(loaded, its_problem, key=KEY), recalled)
+    if name == "code":
+        assert 0 < recalled.sum() < len(recalled)  # some and not all, so that it says something
+
+
+def test_weights_stand_under_their_names(tmp_path: Path) -> None:
+    file = save_model(tmp_path / "facts.safetensors", MODELS["code"], problem_for("code"))
+    heads = {f"model.{name}" for name in ("W_K", "W_Q", "W_V", "W_O")}
+    mlp = {f"model.mlp.{name}" for name in ("W", "V", "b")}
+    problem = {f"problem.{name}" for name in ("phi", "p", "subjects", "relations", "answers")}
+    assert load_file(file).keys() == heads | mlp | problem
+    with safe_open(file, framework="numpy") as opened:
+        about = json.loads(opened.metadata()["about"])
+    assert about["settings"] == {"scaled": True, "mlp.sigma": "relu"}
+    assert about["problem"]["labels"]["relations"] == ["relation é"]
+
+
+def snippets() -> Iterator[str]:
+    return (code for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL) if "fact = 0" in code)
+
+
+@pytest.mark.parametrize("name", ["code", "text", "attention"])
+def test_numpy_alone_asks_a_saved_transformer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snippet of docs/export.md, as it stands there."""
+    model, problem = MODELS[name], problem_for(name)
+    save_model(tmp_path / "facts.safetensors", model, problem)
+    monkeypatch.chdir(tmp_path)
+    (code,) = snippets()
+    U = problem.phi[problem.output_tokens]
+    for fact in (0, 1, 5):
+        found: dict = {}
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code.replace("fact = 0", f"fact = {fact}"), found)
+        X = found["X"]
+        table = problem.table
+        assert X.shape == (problem.T, problem.d)
+        assert_array_equal(X[0], problem.phi[table.subjects[fact]])
+        assert_array_equal(X[1], problem.phi[table.S + table.relations[fact]])
+        assert_array_equal(X[-1], problem.phi[problem.EOS])
+        F = np.asarray(model(jnp.asarray(X)[None])[0])
+        assert_allclose(found["F"], F, rtol=1e-4, atol=1e-5)
+        right = problem.output_tokens[(U @ F).argmax()] == problem.n_tokens + table.answers[fact]
+        assert printed.getvalue().strip() == ("right" if right else "wrong")
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_file_has_the_mode_that_the_umask_says(umask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(umask)
+    try:
+        file = save_model(tmp_path / "model.safetensors", MODELS["text"])
+    finally:
+        os.umask(before)
+    assert file.stat().st_mode & 0o777 == mode
+
+
+def test_a_memory_saved_before_there_were_transformers_is_read(tmp_path: Path) -> None:
+    about = {"format": "1", "facthold": "0.1.0", "model": "LinearMemory", "settings": {}}
+    arrays = {"model.W": np.eye(3, dtype=np.float32), "problem.E": np.ones((2, 3), np.float32)}
+    arrays |= {"problem.U": np.ones((2, 3), np.float32), "problem.f": np.array([0, 1], np.int32)}
+    save_file(arrays, tmp_path / "old", {"about": json.dumps(about)})
+    model, problem = load_model(tmp_path / "old")
+    assert isinstance(model, LinearMemory)
+    assert problem is not None
+    assert_array_equal(problem.f, [0, 1])
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    file = save_model(tmp_path / "facts.safetensors", MODELS["text"], problem_for("text"))
+    with safe_open(file, framework="numpy") as opened:
+        metadata = opened.metadata()
+    arrays = load_file(file)
+    for missing in ("model.W_K", "problem.answers", "problem.phi"):
+        save_file({n: a for n, a in arrays.items() if n != missing}, tmp_path / "less", metadata)
+        with pytest.raises(FactholdError, match="less is a facthold model with parts missing"):
+            load_model(tmp_path / "less")
+    save_file(arrays | {"problem.answers": arrays["problem.answers"] + 100}, tmp_path / "wrong", metadata)
+    with pytest.raises(FactholdError, match="answers must lie between 0 and 3"):
+        load_model(tmp_path / "wrong")
