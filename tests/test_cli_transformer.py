@@ -28,6 +28,14 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"good": CSV, "half": CSV.replace("0.5", "0.4"), "two": CSV + "Italy,capital,Milan,0\n"}.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    return tmp_path
+
+
 def test_a_transformer_is_trained_saved_and_asked_again(tmp_path: Path) -> None:
     arguments = ("transformer", "-S", "6", "-R", "3", "-D", "2", "--table", "balanced", *SMALL, "--zipf", "0.5", "0")
     done = run(*arguments, "--goal", "1", "--save", "deep/t.safetensors", "--json", cwd=tmp_path)
@@ -49,16 +57,15 @@ def test_a_transformer_is_trained_saved_and_asked_again(tmp_path: Path) -> None:
     assert fact_accuracy(model, problem, key=jax.random.key(0)) > 0.8  # fresh noise, 18 facts
 
 
-def test_facts_of_a_file_in_words(tmp_path: Path) -> None:
-    (tmp_path / "facts.csv").write_text(CSV)
-    arguments = ("transformer", "--facts", "facts.csv", *SMALL, "--noise", "3", "--variant", "text", "--goal", "0.6")
-    done = run(*arguments, "--save", "t.safetensors", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_facts_of_a_file_in_words(folder: Path) -> None:
+    arguments = ("transformer", "--facts", "good.csv", *SMALL, "--noise", "3", "--variant", "text", "--goal", "0.6")
+    done = CliRunner().invoke(app, [*arguments, "--save", "t.safetensors"])
+    assert done.exit_code == 0, done.exception
     assert "of 3 facts recalled" in done.stdout
     assert "S=3, R=2, 2 answers, D=2, max C(a)=2" in done.stdout
     assert "assumption 1 does not hold" in done.stdout
     assert "model: t.safetensors" in done.stdout
-    model, problem = load_model(tmp_path / "t.safetensors")
+    model, problem = load_model(folder / "t.safetensors")
     assert isinstance(problem, FactualRecall)
     assert (model.scaled, problem.outputs, problem.n_noise) == (False, "vocabulary", 3)
     assert problem.table.labels is not None
@@ -68,25 +75,18 @@ def test_facts_of_a_file_in_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fact_capacity_is_found_and_kept(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_fact_capacity_is_found_and_kept() -> None:
     arguments = ("fact-capacity", "-d", "4", "--heads", "1", "-D", "2", "-T", "4", "--tolerance", "0.5")
-    done = run(*arguments, "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, [*arguments, "--json"])
+    assert done.exit_code == 0, done.exception
     found = json.loads(done.stdout)
     assert found["status"] == "found"
     assert found["facts"] == found["N"] ** 2
     assert found["n_params"] == 4 * 4 * 4 + 2 * 4 * 4
-    again = run(*arguments, cwd=tmp_path)
+    again = CliRunner().invoke(app, arguments)
     assert "1 already stored" in again.stderr
     assert f"{found['facts']:.6g} facts (S = {found['N_min']} over 1 seed, S=R)" in again.stdout
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    for name, text in {"good": CSV, "half": CSV.replace("0.5", "0.4"), "two": CSV + "Italy,capital,Milan,0\n"}.items():
-        (tmp_path / f"{name}.csv").write_text(text)
-    return tmp_path
 
 
 BAD = [

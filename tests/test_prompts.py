@@ -2,10 +2,12 @@
 
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
 from facthold.facts import NO_FACT, FactTable, random_table
@@ -14,6 +16,16 @@ from facthold.prompts import MOST_NOISE, Prompts, alias_table, check_distributio
 
 KEY = jax.random.key(8)
 TABLE = random_table(7, 5, 3, key=KEY)
+
+
+@eqx.filter_jit
+def sequences(prompts: Prompts, facts: Array) -> Array:
+    return prompts.sequences(facts, key=KEY)
+
+
+@eqx.filter_jit
+def counts_of(prompts: Prompts, facts: Array) -> Array:
+    return prompts.counts(facts, key=KEY)
 
 
 def assert_by_chance(observed: np.ndarray, expected: np.ndarray) -> None:
@@ -89,7 +101,7 @@ def test_a_prompt_is_laid_out_as_in_section_4_1() -> None:
     problem = factual_recall(TABLE, 4, key=KEY, n_noise=6, T=9)
     prompts = Prompts.of(TABLE, T=9, n_noise=6)
     facts = jnp.asarray(np.tile(np.arange(len(TABLE)), 20), jnp.int32)
-    tokens = np.asarray(prompts.sequences(facts, key=KEY))
+    tokens = np.asarray(sequences(prompts, facts))
     assert tokens.shape == (700, 9)
     assert (tokens[:, -1] == problem.EOS).all()
     first = tokens[:, :-1]
@@ -105,7 +117,7 @@ def test_a_prompt_is_laid_out_as_in_section_4_1() -> None:
 @pytest.mark.parametrize("T", [3, 4, 8])
 def test_positions_are_uniform_over_distinct_pairs(T: int) -> None:
     n = 20_000
-    tokens = np.asarray(Prompts.of(TABLE, T=T).sequences(jnp.zeros(n, jnp.int32), key=KEY))
+    tokens = np.asarray(sequences(Prompts.of(TABLE, T=T), jnp.zeros(n, jnp.int32)))
     i, j = (tokens == 0).argmax(axis=1), (tokens == TABLE.S + TABLE.relations[0]).argmax(axis=1)
     pairs = np.bincount(i * (T - 1) + j, minlength=(T - 1) ** 2)
     distinct = 1 - np.eye(T - 1).ravel()
@@ -137,7 +149,7 @@ def test_noise_of_one_prompt_is_independent() -> None:
 def test_counts_are_those_of_the_sequences(T: int) -> None:
     prompts = Prompts.of(TABLE, T=T)
     facts = prompts.draw(50, key=jax.random.key(1))
-    tokens, counts = prompts.sequences(facts, key=KEY), prompts.counts(facts, key=KEY)
+    tokens, counts = sequences(prompts, facts), counts_of(prompts, facts)
     by_hand = np.stack([np.bincount(row, minlength=prompts.n_tokens) for row in np.asarray(tokens)])
     assert_array_equal(counts, by_hand)
     assert_array_equal(count_tokens(tokens, prompts.n_tokens), by_hand)
@@ -150,8 +162,8 @@ def test_padding_changes_nothing_but_the_width() -> None:
     assert (plain.n_tokens, wide.n_tokens, len(wide.subjects)) == (25, 64, 64)
     facts = plain.draw(300, key=KEY)
     assert_array_equal(facts, wide.draw(300, key=KEY))
-    assert_array_equal(plain.sequences(facts, key=KEY), wide.sequences(facts, key=KEY))
-    assert_array_equal(np.pad(plain.counts(facts, key=KEY), [(0, 0), (0, 39)]), wide.counts(facts, key=KEY))
+    assert_array_equal(sequences(plain, facts), sequences(wide, facts))
+    assert_array_equal(np.pad(counts_of(plain, facts), [(0, 0), (0, 39)]), counts_of(wide, facts))
 
 
 def test_a_distribution_may_be_a_matrix() -> None:

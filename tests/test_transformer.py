@@ -17,14 +17,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from facthold.facts import FactTable, random_table
 from facthold.factual import FactualRecall, factual_recall
 from facthold.measure.facts import BLOCK, fact_accuracy, predict, recalled_facts
-from facthold.models.transformer import Transformer
+from facthold.models import MLPMemory, Transformer
 from facthold.prompts import Prompts, zipf
 from facthold.train import RecallFacts
 
 KEY = jax.random.key(21)
 D, H, D_H, M = 12, 3, 4, 10
 SINGLE = float(np.finfo(np.float32).eps)
-SHAPES = {"attention": {"m": 0}, "with MLP": {"m": M}, "code": {"m": M, "bias": True, "scaled": True}}
+SHAPES = {
+    "attention": {"m": 0, "bias": False, "scaled": False},
+    "with MLP": {"m": M, "bias": False, "scaled": False},
+    "code": {"m": M, "bias": True, "scaled": True},
+}
 each_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 
 
@@ -40,12 +44,12 @@ def jitted_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def make(shape: dict[str, Any], W_Q: float = 1.0) -> Transformer:
-    """A transformer whose bias, if it has one, is not zero, in the precision of the moment."""
-    model = Transformer.init(D, H, D_H, key=KEY, **shape)
-    model = eqx.tree_at(lambda t: t.W_Q, model, W_Q * model.W_Q)
-    if model.mlp is not None and model.mlp.b is not None:
-        model = eqx.tree_at(lambda t: t.mlp.b, model, jnp.linspace(-0.5, 0.5, M))
-    return model
+    """A transformer at random, in the precision of the moment. Drawn by NumPy: nothing is compiled."""
+    rng = np.random.default_rng(7)
+    normal = lambda *size: jnp.asarray(rng.standard_normal(size) / np.sqrt(size[-2]))  # noqa: E731
+    W_K, Q, W_V, W_O = (normal(H, D_H, D) for _ in range(4))
+    mlp = MLPMemory(normal(M, D), normal(M, D), jnp.linspace(-0.5, 0.5, M) if shape["bias"] else None)
+    return Transformer(W_K, W_Q * Q, W_V, W_O, mlp if shape["m"] else None, shape["scaled"])
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -94,9 +98,9 @@ def test_initial_weights_have_the_variances_of_the_authors() -> None:
 
 def test_sizes_below_one_are_refused() -> None:
     with pytest.raises(ValueError, match="d_h=0"):
-        Transformer.init(8, 2, 0, key=KEY)
+        Transformer.init(40, 5, 0, key=KEY)
     with pytest.raises(ValueError, match="m=-1"):
-        Transformer.init(8, 2, 4, -1, key=KEY)
+        Transformer.init(40, 5, 16, -1, key=KEY)
 
 
 def some_problem(outputs: str = "vocabulary", S: int = 9, R: int = 4, answers: int = 3, T: int = 12) -> FactualRecall:
@@ -246,7 +250,7 @@ def task_accuracy(model: Transformer, task: RecallFacts) -> Array:
 def test_every_fact_is_asked_and_judged_by_the_arg_max(outputs: str) -> None:
     problem = large_problem(outputs)
     # With W_V and W_O aligned to the answers, the whole vocabulary too gets some facts right.
-    model = make({"m": M}) if outputs == "answers" else _says_answers(problem)
+    model = make(SHAPES["with MLP"]) if outputs == "answers" else _says_answers(problem)
     logits = brute_force(model, problem, KEY)
     target = problem.n_tokens + problem.table.answers
     best = np.sort(logits, axis=1)
@@ -265,16 +269,15 @@ def test_every_fact_is_asked_and_judged_by_the_arg_max(outputs: str) -> None:
 
 def _says_answers(problem: FactualRecall) -> Transformer:
     """Attends to all tokens alike, and maps each to one of the answers or to nothing."""
-    model = make({"m": 0}, W_Q=0.0)
     answers = problem.phi[problem.n_tokens :]
     W_V = jax.random.normal(KEY, (1, 4, D))
     nothing = jnp.zeros((1, 4, D))
-    return Transformer(nothing, nothing, W_V, jnp.asarray(answers)[None], model.mlp)
+    return Transformer(nothing, nothing, W_V, jnp.asarray(answers)[None])
 
 
 def test_ties_and_nonsense_are_not_recall() -> None:
     problem = large_problem("answers")
-    model = make({"m": M})
+    model = make(SHAPES["with MLP"])
     silent = eqx.tree_at(lambda t: t.W_O, model, 0 * model.W_O)
     broken = eqx.tree_at(lambda t: t.W_O, model, jnp.nan * model.W_O)
     assert fact_accuracy(silent, problem, key=KEY) == 0.0
@@ -282,7 +285,7 @@ def test_ties_and_nonsense_are_not_recall() -> None:
 
 
 def test_predict_takes_any_facts_and_refuses_others() -> None:
-    problem, model = large_problem("answers"), make({"m": M})
+    problem, model = large_problem("answers"), make(SHAPES["with MLP"])
     assert predict(model, problem, np.array([], int), key=KEY).shape == (0,)
     assert predict(model, problem, np.array([5, 5, 0]), key=KEY).shape == (3,)
     with pytest.raises(ValueError, match=r"rows of the table, 0 to \d+, not \[-1\]"):

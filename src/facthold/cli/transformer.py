@@ -49,7 +49,9 @@ AlphaOption = Annotated[float, typer.Option("--alpha", help="H d_h = alpha d.")]
 BetaOption = Annotated[float, typer.Option("--beta", help="m = beta d; 0: attention alone.")]
 HeadsOption = Annotated[int, typer.Option("--heads", "-H", help="Number of heads H.")]
 TOption = Annotated[int, typer.Option("-T", help="Length of a prompt.")]
-VariantOption = Annotated[str, typer.Option("--variant", help="As the authors' code has it or the paper's text.")]
+VariantOption = Annotated[
+    str, typer.Option("--variant", help="code (as the authors' code has it) or text (the paper's).")
+]
 ProtocolOption = Annotated[str, typer.Option("--protocol", help="transformer-code or transformer-short.")]
 RuleOption = Annotated[str, typer.Option("--rule", help="best: the goal at any look; final: at the end.")]
 GoalOption = Annotated[float, typer.Option("--goal", help="Share of the facts that must be recalled.")]

@@ -92,11 +92,15 @@ def _title(rows: Sequence[Values], H: int) -> str:
     """What the panel shows, and by which protocol: a shortened one says so."""
     answers = ", ".join(sorted({"D=S" if r["D"] is None else f"D={r['D']}" for r in rows}))
     growth = ", ".join(sorted({str(r["growth"]) for r in rows}))
-    protocols = ", ".join(
-        f"{name}: {find_protocol(name).steps} steps" for name in sorted({r["protocol"] for r in rows})
-    )
+    protocols = ", ".join(map(_told, sorted({r["protocol"] for r in rows})))
     seeds = sorted({len(r["seeds"]) for r in rows})
     return f"Transformers, H={H}, ${growth}$, {answers}\n({protocols}, {'/'.join(map(str, seeds))} seeds)"
+
+
+def _told(name: str) -> str:
+    """A protocol in a few words: how long, and at which learning rates."""
+    p = find_protocol(name)
+    return f"{name}: {p.steps} steps, lr " + "/".join(f"{lr:g}" for lr in p.lrs or (p.lr,))
 
 
 def _as_facts(row: Values) -> Values:
@@ -132,7 +136,7 @@ ALL_D = half_octaves(3.0, 7.5)
 PAPER = Grid(shapes=tuple(product(RATIOS, RATIOS)), H=(8,), d=ALL_D)
 QUICK = Grid(
     shapes=((0.5, 1.0), (0.5, 4.0), (1.0, 1.0), (1.0, 4.0), (2.0, 0.5), (2.0, 2.0)), H=(8,), d=ALL_D,
-    n_params=(1000, 30000), n_sizes=4, protocol="transformer-short", n_seeds=1, tolerance=0.05, start=0.65,
+    n_params=(1000, 30000), n_sizes=4, protocol="transformer-one-rate", n_seeds=1, tolerance=0.05, start=0.65,
 )  # fmt: skip
 SMOKE = replace(
     QUICK,

@@ -119,6 +119,15 @@ PROTOCOLS = {
             lrs=LRS,
             futility=SLOW_START,
         ),
+        Protocol(
+            "transformer-one-rate",
+            "authors' code, but one of its three learning rates",
+            "adam",
+            lr=1e-2,
+            steps=2**14,
+            check_every=128,
+            futility=SLOW_START,
+        ),
         Protocol("transformer-smoke", "ours: hardly any steps", "adam", lr=1e-2, steps=2**9, check_every=64),
         Protocol(
             "transformer-short",
