@@ -94,7 +94,9 @@ class FactCapacity(Cell):
         if self.table not in TABLES:
             raise unknown("table", self.table, TABLES)
         if self.table == "balanced" and self.D is not None:
-            raise ValueError(f"table='balanced' has no table for each S at D={self.D}; take D=None (as many as subjects)")
+            raise ValueError(
+                f"table='balanced' has no table for each S at D={self.D}; take D=None (as many as subjects)"
+            )
         if not self.seeds:
             raise ValueError("seeds must hold at least one seed")
         self.training, self.search, variant(self.variant)  # refuse unknown names and a bad search
