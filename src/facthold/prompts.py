@@ -5,6 +5,7 @@ an answer is only ever the token after it. A one-layer transformer without posit
 through its counts; both views of the same draws are here, and give the same logits.
 """
 
+import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -98,7 +99,9 @@ class Prompts(eqx.Module):
         if noise > MOST_NOISE:
             raise ValueError(f"n_noise={noise} is above {MOST_NOISE}; take fewer noise tokens")
         keep, other = alias_table(uniform(table) if p is None else check_distribution(p, table))
-        n = next_power_of_two(len(table)) if columns else len(table)  # free: a step only looks rows up
+        n = len(table)
+        if columns:  # rows cost nothing, as a step only looks some up: pad far, to a power of four
+            n = next_power_of_two(math.isqrt(n - 1) + 1) ** 2
         return cls(
             subjects=jnp.asarray(pad_rows(table.subjects, n)),
             relations=jnp.asarray(pad_rows(table.S + table.relations, n)),
