@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from facthold.cells import Cell, Result
 from facthold.errors import check_positive
-from facthold.experiments.fact_capacity import make_problem, nested_table, racing_members, step_seconds
+from facthold.experiments.fact_capacity import best_run, make_problem, nested_table, racing_members, step_seconds
 from facthold.experiments.variants import variant
 from facthold.models.transformer import n_params
 from facthold.prompts import check_length
@@ -64,9 +64,11 @@ class FactAccuracy(Cell):
         task = RecallFacts.of(make_problem(table, self.d, self.seed, way, self.T))
         race = racing_members(task, self.H, self.d_h, self.m, self.seed, way, self.training, "one")
         runs = fit(race, self.training)
-        best = max(runs, key=lambda run: run.best)
+        best, _ = best_run(race, runs) or (runs[0], None)
+        diverged = best.status == "diverged"
         return {
-            "status": best.status, "accuracy": best.best, "final": best.final, "steps": sum(run.steps for run in runs),
+            "status": best.status, "accuracy": float("nan") if diverged else best.best,
+            "final": float("nan") if diverged else best.final, "steps": sum(run.steps for run in runs),
             "attention_params": 4 * self.H * self.d * self.d_h, "mlp_params": 2 * self.m * self.d,
             "n_params": n_params(d=self.d, H=self.H, d_h=self.d_h, m=self.m),
         }  # fmt: skip

@@ -97,7 +97,8 @@ def _title(rows: Sequence[Values], H: int) -> str:
     growth = ", ".join(sorted({str(r["growth"]) for r in rows}))
     protocols = ", ".join(map(_told, sorted({r["protocol"] for r in rows})))
     seeds = sorted({len(r["seeds"]) for r in rows})
-    return f"Transformers, H={H}, ${growth}$, {answers}\n({protocols}, {'/'.join(map(str, seeds))} seeds)"
+    several = "seed" if seeds == [1] else "seeds"
+    return f"Transformers, H={H}, ${growth}$, {answers}\n({protocols}, {'/'.join(map(str, seeds))} {several})"
 
 
 def _told(name: str) -> str:
