@@ -142,6 +142,7 @@ def in_flight(path: Path) -> list[str]:
 
 
 DRIVER = """
+import signal
 import sys
 from odd_cells import Quiet, Sleeping
 from facthold.sweep.runner import run_cells
@@ -149,6 +150,7 @@ from facthold.sweep.store import Store
 from facthold.sweep.workers import Workers
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     with Store(sys.argv[1]) as store:
         run_cells([Sleeping(n=n, seconds=600.0, log=sys.argv[2]) for n in range(3)], store, Quiet(), place=Workers(2))
 """
