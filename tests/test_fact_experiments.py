@@ -40,6 +40,8 @@ def test_the_futility_rule_gives_the_verdict_of_full_length_training(name: str) 
     """On stored runs of full length, near the capacity: on those it was chosen on, and on others."""
     looks = protocol(name).steps // protocol("transformer-code").check_every
     chosen_on, tried_on = verdicts(looks, {"0"}), verdicts(looks, {"1", "2"})
+    assert len(tried_on) >= 30
+    assert len(chosen_on | tried_on) >= 50
     both = list((chosen_on | tried_on).values())
     assert 5 < sum(full for full, _ in both) < len(both) - 5  # some are learnt, some are not
     assert [cell for cell, (full, rule) in (chosen_on | tried_on).items() if full != rule] == []

@@ -23,7 +23,8 @@ from facthold.experiments.variants import VARIANTS
 from facthold.factual import FactualRecall
 from facthold.models.transformer import Transformer
 from facthold.prompts import Prompts
-from facthold.train import BATCH, RecallFacts, fit, protocol
+from facthold.train import BATCH, RecallFacts, protocol
+from facthold.train.engine import Group
 from facthold.train.lanes import shared_lanes
 
 CODE = VARIANTS["code"]
@@ -87,17 +88,19 @@ def run_transformer_bench(bench: TransformerBench, seconds: float) -> dict[str, 
 
 
 def _time_engine(bench: TransformerBench, seconds: float) -> float:
-    """Milliseconds a step and member, a member on each lane, with the protocol's own looks."""
-    training = protocol("transformer-code")
-    endless = replace(training, goal=1.0, futility=None, steps=2 * training.check_every, lrs=(1e-3,))
-    members = []
-    for seed in range(len(shared_lanes())):
+    """Milliseconds a step and member: a member on each lane, in calls of ``check_every`` steps with their looks."""
+    lanes, training = shared_lanes(), protocol("transformer-code")
+    endless = replace(training, goal=1.0, futility=None, steps=1 << 20)
+    groups = []
+    for seed in range(len(lanes)):
         task = RecallFacts.of(bench.problem(seed))
-        members += racing_members(task, bench.H, bench.d_h, bench.m, seed, CODE, endless, seed)
-    fit(members, endless)  # compiles
+        race = racing_members(task, bench.H, bench.d_h, bench.m, seed, CODE, endless, seed)[:1]
+        groups.append(Group([0], race, endless, stride=endless.check_every))
+    list(lanes.map(lambda group: group.advance(lanes), groups))  # compiles
     n, start = 0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds or not n:
-        n += sum(run.steps for run in fit(members, endless))
+        list(lanes.map(lambda group: group.advance(lanes), groups))
+        n += len(groups) * endless.check_every
     return elapsed * 1e3 / n
 
 

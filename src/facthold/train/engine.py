@@ -107,8 +107,8 @@ def fit(
     The result of a member does not depend on the others outside its race, up to the rounding of vectorised products.
     """
     lanes = lanes or shared_lanes()
-    groups = [_Group(indices, members, protocol) for indices in _groups(members)]
-    races: dict[Hashable, list[_Group]] = defaultdict(list)
+    groups = [Group(indices, members, protocol) for indices in _groups(members)]
+    races: dict[Hashable, list[Group]] = defaultdict(list)
     for i, group in enumerate(groups):
         alone = members[group.indices[0]].race is None
         races[("alone", i) if alone else ("race", members[group.indices[0]].race)].append(group)
@@ -127,7 +127,7 @@ def fit(
     return [runs[i] for i in range(len(members))]
 
 
-def _still_racing(groups: Sequence["_Group"]) -> list["_Group"]:
+def _still_racing(groups: Sequence["Group"]) -> list["Group"]:
     """The groups of a race that go on: none, once one of them has succeeded."""
     going = [group for group in groups if group.training]
     if len(groups) > 1 and any(group.succeeded for group in groups):
@@ -154,13 +154,15 @@ def _groups(members: Sequence[Member]) -> list[list[int]]:
     return groups
 
 
-class _Group:
+class Group:
     """Members that train in one loop, and how far they have come."""
 
-    def __init__(self, indices: list[int], members: Sequence[Member], protocol: Protocol) -> None:
+    def __init__(
+        self, indices: list[int], members: Sequence[Member], protocol: Protocol, stride: int | None = None
+    ) -> None:
         ours = [members[i] for i in indices]
         self.indices, self.protocol = indices, protocol
-        self.stride = CALL_STEPS if ours[0].race is None else RACE_STEPS
+        self.stride = stride or (CALL_STEPS if ours[0].race is None else RACE_STEPS)
         spare = next_power_of_two(len(ours)) - len(ours)  # few group sizes, few compilations
         ours += [ours[-1]] * spare
         params, static = zip(*(eqx.partition(member.model, eqx.is_inexact_array) for member in ours), strict=True)
