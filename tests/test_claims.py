@@ -11,6 +11,7 @@ import pytest
 from facthold.cells import Cell
 from facthold.claims import CLAIMS, claim
 from facthold.claims.common import at_preset
+from facthold.claims.facts import FACTS_A_PARAMETER
 from facthold.experiments.capacity import Capacity
 from facthold.figures import PRESETS, figure
 from facthold.measure import noise
@@ -18,6 +19,8 @@ from facthold.measure.bounds import guide_linear, guide_mlp, guide_mlp_fixed, ma
 
 Row = dict[str, Any]
 TRAINED = ("linear-trained-growth", "mlp-trained-growth", "fixed-outputs-growth", "two-outputs-trained")
+FACTS = "facts-growth"
+"""Its smoke cells are those of figure 4, which the tests of the figures compute."""
 AT_ANY_SIZE = ("margin-in-image", "margin-outside-image", "gradient-step", "rounding", "one-hot", "layerwise")
 """Identities, bounds and exact moments: they hold at smoke sizes too. The others are laws of growth."""
 
@@ -79,7 +82,7 @@ def test_trained_claims_share_the_cells_of_the_figures() -> None:
         assert claimed == drawn
 
 
-@pytest.mark.parametrize("id", [id for id in CLAIMS if id not in TRAINED])
+@pytest.mark.parametrize("id", [id for id in CLAIMS if id not in (*TRAINED, FACTS)])
 def test_smoke_runs_from_cells_to_verdict(id: str) -> None:
     _check_report(id)
 
@@ -88,6 +91,28 @@ def test_smoke_runs_from_cells_to_verdict(id: str) -> None:
 @pytest.mark.parametrize("id", TRAINED)
 def test_smoke_of_training_runs_from_cells_to_verdict(id: str) -> None:
     _check_report(id)
+
+
+def _facts(bend: Callable[[float], float] = lambda n: 0.1 * n) -> list[Row]:
+    """Rows of figure 4's quick cells with so many facts at n parameters; nothing is computed."""
+    cells: list[Any] = CLAIMS[FACTS].cells("quick")
+    found = [{"status": "found", "N": bend(c.n_params) ** 0.5, "facts": bend(c.n_params)} for c in cells]
+    return [_row(c, f | {"n_params": c.n_params, "m": c.m}) for c, f in zip(cells, found, strict=True)]
+
+
+def test_facts_in_proportion_to_parameters_hold_and_other_laws_fail() -> None:
+    low, high = FACTS_A_PARAMETER
+    judge = CLAIMS[FACTS].judge
+    assert judge(_facts()).holds
+    assert not judge(_facts(lambda n: 0.9 * low * n)).holds
+    assert not judge(_facts(lambda n: 1.1 * high * n)).holds
+    assert not judge(_facts(lambda n: 0.1 * 5000 * (n / 5000) ** 0.8)).holds
+    assert not judge(_facts(lambda n: 0.1 * 5000 * (n / 5000) ** 1.2)).holds
+    missing = _facts()
+    missing[0] |= {"status": "search floor", "N": None, "facts": None}
+    report = CLAIMS[FACTS].report(missing)
+    assert report["verdict"] == "fails"
+    assert "search floor" in report["measured"]
 
 
 @functools.cache

@@ -157,7 +157,7 @@ class PlainTransformer:
             batch = self.sample(jax.random.key(2 + i))
             self.params, self.state, value = self.step(self.params, self.state, *batch)
             self.losses.append(value)
-            if i % check_every == 0:
+            if (i + 1) % check_every == 0:
                 best = max(best, float(self.accuracy(self.params, *test)))
                 if best >= goal:
                     break

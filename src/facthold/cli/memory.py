@@ -20,6 +20,7 @@ from facthold.cli.common import (
     writable,
 )  # fmt: skip
 from facthold.cli.progress import working
+from facthold.cli.searches import say_search
 from facthold.cli.tables import count
 from facthold.errors import check_fits
 from facthold.experiments.capacity import SEEDS, Capacity, nested_problem
@@ -35,12 +36,6 @@ MOption = Annotated[int, typer.Option("-m", help="Width of the MLP, or rank; 0 f
 MapOption = Annotated[str, typer.Option("--map", help="identity, injective, mod, floor or uniform.")]
 OutputsOption = Annotated[int | None, typer.Option("--outputs", help="Number of outputs M (default: N).")]
 EmbeddingsOption = Annotated[str, typer.Option("--embeddings", help="sphere, gaussian, signs or orthogonal.")]
-
-MEANING = {
-    "search ceiling": "every N up to the largest that was tried is recalled",
-    "search floor": "not even the smallest N is recalled",
-    "failed": "training diverged",
-}
 
 
 @app.command()
@@ -122,11 +117,8 @@ def capacity(
     if json:
         print_json(row.result)
         return
-    found = row.result
-    if found["N"] is None:
-        typer.echo(f"no capacity: {found['status']} ({MEANING.get(found['status'], 'seeds ended differently')})")
-    else:
+    found, said = row.result, None
+    if found["N"] is not None:
         spread = f"{found['N_min']} to {found['N_max']} over {count(len(cell.seeds), 'seed')}"
-        typer.echo(f"N = {found['N']:.5g} ({spread}), {found['params_per_fact']:.4g} parameters a fact")
-    probes = sum(len(s["probes"]) for s in found["per_seed"])
-    typer.echo(f"{found['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")
+        said = f"N = {found['N']:.5g} ({spread}), {found['params_per_fact']:.4g} parameters a fact"
+    say_search(found, "N", said)

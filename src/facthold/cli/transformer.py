@@ -20,8 +20,9 @@ from facthold.cli.common import (
     print_json,
     writable,
 )  # fmt: skip
-from facthold.cli.memory import MEANING, DOption
+from facthold.cli.memory import DOption
 from facthold.cli.progress import working
+from facthold.cli.searches import say_search
 from facthold.cli.sizes import at_least_one, check_prompts, check_size, check_weights, head_size, width
 from facthold.cli.tables import count
 from facthold.errors import unknown
@@ -176,17 +177,12 @@ def fact_capacity(
     if json:
         print_json(row.result)
         return
-    found = row.result
-    if found["N"] is None:
-        meaning = MEANING.get(found["status"], "seeds ended differently").replace("N", "S")
-        typer.echo(f"no capacity: {found['status']} ({meaning})")
-    else:
+    found, said = row.result, None
+    if found["N"] is not None:
         low, high = found["N_min"], found["N_max"]
         spread = f"S = {low if low == high else f'{low} to {high}'} over {count(seeds, 'seed')}, {growth}"
-        per = found["facts"] / found["n_params"]
-        typer.echo(f"{found['facts']:.6g} facts ({spread}), {per:.3g} a parameter")
-    probes = sum(len(s["probes"]) for s in found["per_seed"])
-    typer.echo(f"{found['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")
+        said = f"{found['facts']:.6g} facts ({spread}), {found['facts'] / found['n_params']:.3g} a parameter"
+    say_search(found, "S", said)
 
 
 def _read(path: Path, given: dict[str, Any]) -> tuple[FactTable, np.ndarray | None]:
