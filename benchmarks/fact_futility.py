@@ -57,6 +57,11 @@ def train() -> None:
                 np.savez_compressed(CURVES, **curves)  # type: ignore[arg-type]
 
 
+def of_protocol(curves: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The curves at the learning rates that a protocol tries."""
+    return {run: curve for run, curve in curves.items() if float(run.split("lr=")[1]) in protocol(name).lrs}
+
+
 def judge(curves: dict[str, np.ndarray], rule: Futility, looks: int, goal: float) -> tuple[list[str], int, int, int]:
     """Cells with a wrong verdict, cells, those that reach the goal, and runs with a wrong verdict."""
     full: dict[str, list[bool]] = defaultdict(list)
@@ -96,10 +101,11 @@ def main() -> None:
     training = protocol("transformer-code")
     assert training.futility is not None
     for name in ("transformer-code", "transformer-short"):
+        ours = of_protocol(curves, name)
         looks, goal = protocol(name).steps // training.check_every, training.goal - ROUNDING
-        wrong, n, reach, runs = judge(curves, training.futility, looks, goal)
-        saved = steps_saved(curves, training.futility, looks, goal)
-        print(f"{name}: {n} cells, {reach} reach the goal; wrong verdicts: {len(wrong)} cells, {runs} of {len(curves)} "
+        wrong, n, reach, runs = judge(ours, training.futility, looks, goal)
+        saved = steps_saved(ours, training.futility, looks, goal)
+        print(f"{name}: {n} cells, {reach} reach the goal; wrong verdicts: {len(wrong)} cells, {runs} of {len(ours)} "
               f"runs; {saved:.2f} times fewer steps")  # fmt: skip
         print("\n".join(wrong))
 

@@ -47,6 +47,8 @@ def search(d: int, seeds: int, protocol: str, seconds: float) -> dict[str, Any]:
     ours = cell.run()
     ours_seconds = (time.perf_counter() - start) / seeds
     print(f"ours: S = {ours['N']} ({ours['N_min']} to {ours['N_max']}), {ours_seconds:.0f} s a seed", file=sys.stderr)
+    if ours["N"] is None:
+        raise SystemExit(f"no capacity to compare at: {ours['status']}")
     capacity, plain, visited = round(ours["N"]), 0.0, []
     low, high = 8, 512
     while high - low > 1:

@@ -127,6 +127,8 @@ BAD = [
     (["fact-capacity", "--seeds", "0"], "--seeds 0 must be at least 1"),
     (["fact-capacity", "-D", "0"], "-D 0 must be at least 1"),
     (["fact-capacity", "-D", "4", "--distinct"], "take one of -D 4 and --distinct"),
+    (["transformer", "-T", "300000000"], "and -T 300000000 needs about"),
+    (["fact-capacity", "-d", "4096", "--alpha", "4", "--beta", "4", "--distinct"], "needs about"),
     (["fact-capacity", "--heads", "16"], "--heads 16 makes heads of dimension alpha d / H = 0.5"),
     (["fact-capacity", "--growth", "R=S"], "unknown --growth 'R=S'"),
     (["fact-capacity", "--variant", "cod"], "did you mean 'code'"),

@@ -1,5 +1,6 @@
 """Cells on a real Ray cluster of two nodes on this machine, one of which is killed; and addresses of no cluster."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -246,6 +247,8 @@ def timed(address: str, at: Path) -> tuple[str, float]:
 def test_a_parcel_from_another_version_is_refused() -> None:
     parcel = Parcel.of(Sleeping(n=1))
     with pytest.raises(FactholdError, match="another version of facthold"):
-        Parcel(parcel.pickled, "another key").run()
+        dataclasses.replace(parcel, key="another key").run()
+    with pytest.raises(FactholdError, match=r"than the driver \(0\.0\.1\)"):
+        dataclasses.replace(parcel, version="0.0.1").run()
     with pytest.raises(FactholdError, match="a worker cannot load a cell"):
-        Parcel(parcel.pickled.replace(b"odd_cells", b"odd_cella"), parcel.key).run()
+        dataclasses.replace(parcel, pickled=parcel.pickled.replace(b"odd_cells", b"odd_cella")).run()

@@ -4,28 +4,33 @@ import dataclasses
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 from facthold.experiments.fact_accuracy import FactAccuracy
-from facthold.experiments.fact_capacity import FactCapacity
+from facthold.experiments.fact_capacity import FactCapacity, best_run
 from facthold.figures import figure
 from facthold.figures.facts import Grid, cells, fits
 from facthold.measure.bounds import FACTS_A_PARAMETER
+from facthold.models.transformer import Transformer
+from facthold.train.engine import Run
 from facthold.train.protocols import PROTOCOLS, protocol
 
 CURVES = Path(__file__).parent.parent / "benchmarks" / "data" / "fact_curves.npz"
 TINY = FactCapacity(alpha=2.0, beta=1.0, d=8, protocol="transformer-smoke", seeds=(0,), tolerance=0.5, start=0.3)
 
 
-def verdicts(looks: int, seeds: set[str]) -> dict[str, tuple[bool, bool]]:
-    """Of each cell of full-length runs: whether one of its learning rates reaches the goal, and whether by the rule."""
-    rule, goal = protocol("transformer-code").futility, 0.99 - 1e-6
+def verdicts(name: str, seeds: set[str]) -> dict[str, tuple[bool, bool]]:
+    """Of each cell of full-length runs: whether one of the protocol's learning rates reaches the goal, and whether by
+    the rule."""
+    rule, goal = protocol(name).futility, 0.99 - 1e-6
+    looks = protocol(name).steps // protocol(name).check_every
     assert rule is not None
     found: dict[str, tuple[bool, bool]] = {}
-    for name, curve in np.load(CURVES).items():
-        cell = name.split(":")[0]
-        if cell.split("seed=")[1] not in seeds:
+    for run, curve in np.load(CURVES).items():
+        cell = run.split(":")[0]
+        if cell.split("seed=")[1] not in seeds or float(run.split("lr=")[1]) not in protocol(name).lrs:
             continue
         curve = np.concatenate([curve, np.full(max(looks - len(curve), 0), curve[-1])])[:looks]
         reached = bool((np.nan_to_num(curve) >= goal).any())
@@ -38,8 +43,7 @@ def verdicts(looks: int, seeds: set[str]) -> dict[str, tuple[bool, bool]]:
 @pytest.mark.parametrize("name", ["transformer-code", "transformer-short"])
 def test_the_futility_rule_gives_the_verdict_of_full_length_training(name: str) -> None:
     """On stored runs of full length, near the capacity: on those it was chosen on, and on others."""
-    looks = protocol(name).steps // protocol("transformer-code").check_every
-    chosen_on, tried_on = verdicts(looks, {"0"}), verdicts(looks, {"1", "2"})
+    chosen_on, tried_on = verdicts(name, {"0"}), verdicts(name, {"1", "2"})
     assert len(tried_on) >= 30
     assert len(chosen_on | tried_on) >= 50
     both = list((chosen_on | tried_on).values())
@@ -173,3 +177,28 @@ def test_a_heat_map_is_drawn_from_rows_alone(tmp_path: Path) -> None:
         accuracy = min(1.0, 0.4 + 0.2 * i)
         made.append({**cell.spec, **sizes, "n_params": sum(sizes.values()), "accuracy": accuracy, "final": accuracy})
     assert all(file.exists() for file in heatmap.save(made, tmp_path, "made"))
+
+
+def test_the_rule_says_which_accuracy_counts() -> None:
+    """By 'final', a run that was high once and fell counts for where it ended."""
+    model = Transformer.init(4, 1, 1, key=jax.random.key(0))
+    fell = Run(model, "exhausted", 128, best=0.98, final=0.3, curve=np.array([0.98, 0.3]))
+    held = Run(model, "exhausted", 128, best=0.9, final=0.9, curve=np.array([0.9, 0.9]))
+    race = TINY.members(3, 0) * 2
+    best, final = best_run(race, [fell, held]), best_run(race, [fell, held], "final")
+    assert best is not None
+    assert final is not None
+    assert (best[0], final[0]) == (fell, held)
+
+
+def test_figure_8_gives_each_fact_an_answer_of_its_own() -> None:
+    for cell in figure("fig8").cells(figure("fig8").grid("quick"))[:2]:
+        assert isinstance(cell, FactCapacity)
+        table = cell.problem(9, 0).table
+        assert (table.D, table.C.max(), len(table)) == (9, 1, 81)
+
+
+def test_the_paper_presets_have_its_heads() -> None:
+    for name, heads in (("fig4", {8}), ("fig7", {4, 16}), ("fig8", {8, 16}), ("fig9", {8, 16})):
+        cells = figure(name).cells(figure(name).grid("paper"))
+        assert {cell.H for cell in cells if isinstance(cell, FactCapacity)} == heads

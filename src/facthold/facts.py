@@ -55,7 +55,7 @@ class FactTable:
         self._keep_once()
         silent = np.setdiff1d(np.arange(self.R), self.relations)
         if len(silent):
-            raise ValueError(f"relation {self._name('relations', silent[0])} has no facts; leave it out of the table")
+            raise ValueError(f"relation {self.name('relations', silent[0])} has no facts; leave it out of the table")
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[str]]) -> "FactTable":
@@ -134,13 +134,13 @@ class FactTable:
         other = np.flatnonzero(self.answers != self.answers[first][of])
         if len(other):
             i = other[0]
-            s, r = self._name("subjects", self.subjects[i]), self._name("relations", self.relations[i])
-            a, b = (self._name("answers", self.answers[j]) for j in (first[of[i]], i))
+            s, r = self.name("subjects", self.subjects[i]), self.name("relations", self.relations[i])
+            a, b = (self.name("answers", self.answers[j]) for j in (first[of[i]], i))
             raise ValueError(f"the fact ({s}, {r}) is given with two answers, {a} and {b}; keep one of them")
         for name in ("subjects", "relations", "answers"):
             object.__setattr__(self, name, getattr(self, name)[np.sort(first)])
 
-    def _name(self, kind: str, i: int | np.integer) -> str:
+    def name(self, kind: str, i: int | np.integer) -> str:
         return str(i) if self.labels is None else repr(getattr(self.labels, kind)[i])
 
 
@@ -164,6 +164,20 @@ def balanced_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
         raise ValueError(f"D={D} does not divide S={S}, so the answers cannot be balanced; take S={S // D * D or D}")
     columns = [host_generator(fold(key, r)).permutation(S) % D for r in range(R)]
     return _blocks(np.stack(columns, axis=1), D)
+
+
+def random_share(table: FactTable, share: float, *, key: PRNGKeyArray) -> FactTable:
+    """A random part of the table, with the same share of each relation's facts, and at least one of them."""
+    if not 0 < share <= 1:
+        raise ValueError(f"share={share} must be above 0 and at most 1")
+    kept = []
+    for r in range(table.R):
+        ours = np.flatnonzero(table.relations == r)
+        n = max(1, round(share * len(ours)))
+        kept.append(np.sort(host_generator(fold(key, r)).permutation(ours)[:n]))
+    rows = np.sort(np.concatenate(kept))
+    columns = (table.subjects[rows], table.relations[rows], table.answers[rows])
+    return FactTable(table.S, table.R, table.A, *columns, labels=table.labels)
 
 
 TABLES = {"random": random_table, "balanced": balanced_table}

@@ -54,15 +54,15 @@ def check_prompts(T: int, noise: int | None) -> None:
         raise ValueError(f"--noise {noise} must be at least 1 and at most {MOST_NOISE}")
 
 
-def check_size(S: int, R: int, A: int, *, d: int, H: int, d_h: int, m: int, noise: int | None) -> None:
+def check_size(S: int, R: int, A: int, *, d: int, H: int, d_h: int, m: int, noise: int | None, T: int) -> None:
     """Refuse a table that does not fit in memory, with the scores of a batch at each of the learning rates."""
     if noise is None and S + R > MOST_NOISE:
         raise ValueError(f"S + R = {S + R} noise tokens are more than {MOST_NOISE}; give --noise")
     tokens = S + R + (noise or S + R) + 1
     table = 64 * S * R + 12 * (tokens + A) * d
-    step = 3 * 4 * BATCH * (3 * tokens + 3 * A + 4 * (H * d_h + m))
+    step = 3 * 4 * BATCH * (3 * tokens + 3 * A + 4 * (H * d_h + m) + 4 * T)
     check_weights(d=d, H=H, d_h=d_h, m=m)
-    check_memory(f"a table of S={S} subjects, R={R} relations and {A} answers with -d {d}", table + step)
+    check_memory(f"a table of S={S} subjects, R={R} relations and {A} answers with -d {d} and -T {T}", table + step)
 
 
 def check_weights(*, d: int, H: int, d_h: int, m: int) -> None:

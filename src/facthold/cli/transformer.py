@@ -23,7 +23,7 @@ from facthold.cli.common import (
 from facthold.cli.memory import DOption
 from facthold.cli.progress import working
 from facthold.cli.searches import say_search
-from facthold.cli.sizes import at_least_one, check_prompts, check_size, check_weights, head_size, width
+from facthold.cli.sizes import at_least_one, check_prompts, check_size, head_size, width
 from facthold.cli.tables import count
 from facthold.errors import unknown
 from facthold.experiments.fact_capacity import (
@@ -103,10 +103,10 @@ def transformer(
     known, p = _read(facts, given) if facts is not None else (None, None)
     if known is None:
         S, R, D, table = S or SUBJECTS, R or RELATIONS, D or ANSWERS, table or TABLE
-        check_size(S, R, R * D, d=d, H=heads, d_h=d_h, m=m, noise=noise)
+        check_size(S, R, R * D, d=d, H=heads, d_h=d_h, m=m, noise=noise, T=T)
         known = nested_table(table, S, R, D, seed)
     else:
-        check_size(known.S, known.R, known.A, d=d, H=heads, d_h=d_h, m=m, noise=noise)
+        check_size(known.S, known.R, known.A, d=d, H=heads, d_h=d_h, m=m, noise=noise, T=T)
     if zipf is not None:
         p = _zipf(known, zipf, p)
     if save is not None:
@@ -117,7 +117,7 @@ def transformer(
     start = time.perf_counter()
     with working(f"training on {count(len(known), 'fact')} by {protocol}"):
         race = racing_members(RecallFacts.of(problem), heads, d_h, m, seed, way, training, "transformer")
-        best = best_run(race, fit(race, training))
+        best = best_run(race, fit(race, training), rule)
     size = {"d": d, "H": heads, "d_h": d_h, "m": m}
     found = {
         "variant": variant, "protocol": protocol, "rule": rule, "goal": goal, "seed": seed, **size,
@@ -144,7 +144,7 @@ def fact_capacity(
     beta: BetaOption = 1.0,
     heads: HeadsOption = 4,
     D: Annotated[int | None, typer.Option("-D", help=f"Answers of a relation (default: {ANSWERS}).")] = None,
-    distinct: Annotated[bool, typer.Option("--distinct", help="As many answers as subjects, D = S.")] = False,
+    distinct: Annotated[bool, typer.Option("--distinct", help="An answer of its own for each fact, D = S.")] = False,
     growth: Annotated[str, typer.Option("--growth", help="How S and R grow: S=R or S=R^2.")] = "S=R",
     T: TOption = SEQUENCE,
     variant: VariantOption = "code",
@@ -161,17 +161,19 @@ def fact_capacity(
     """Search for the largest table of facts that a transformer of this shape and size learns."""
     at_least_one({"-d": d, "--heads": heads, "--seeds": seeds, "-D": D})
     if distinct and D is not None:
-        raise ValueError(f"take one of -D {D} and --distinct, which sets D = S")
+        raise ValueError(f"take one of -D {D} and --distinct, which gives each fact an answer of its own")
     size = {"d": d, "H": heads, "d_h": head_size(alpha, None, d, heads), "m": width(beta, None, d)}
     check_prompts(T, None)
     if growth not in GROWTH:
         raise unknown("--growth", growth, GROWTH)
-    check_weights(**size)
     place = find_place(workers, ray)
     cell = FactCapacity(
-        alpha=alpha, beta=beta, d=d, H=heads, D=None if distinct else D or ANSWERS, growth=growth, T=T, variant=variant,
+        alpha=alpha, beta=beta, d=d, H=heads, D=None if distinct else D or ANSWERS,
+        table="balanced" if distinct else "random", growth=growth, T=T, variant=variant,
         protocol=protocol, rule=rule, goal=goal, tolerance=tolerance, seeds=tuple(range(seeds)),
     )  # fmt: skip
+    S, R = cell.guess, cell.R(cell.guess)
+    check_size(S, R, R * (cell.D or S), **size, noise=None, T=T)
     with open_store(store) as results:
         (row,) = compute_cells("fact-capacity", [cell], results, place)
     if json:

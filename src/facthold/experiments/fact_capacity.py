@@ -125,12 +125,15 @@ class FactCapacity(Cell):
 
     @property
     def shape(self) -> str:
-        return f"alpha={self.alpha:g} beta={self.beta:g} H={self.H}"
+        """Told apart by what figures 8 and 9 change too, where it is changed."""
+        kind = f"alpha={self.alpha:g} beta={self.beta:g} H={self.H}"
+        answers = "" if self.D == 8 else " D=S" if self.D is None else f" D={self.D}"
+        return kind + answers + ("" if self.growth == "S=R" else f" {self.growth}")
 
     @property
     def label(self) -> str:
         answers = "D=S" if self.D is None else f"D={self.D}"
-        return f"facts in {self.shape} d={self.d}, {self.growth}, {answers}"
+        return f"facts in alpha={self.alpha:g} beta={self.beta:g} H={self.H} d={self.d}, {self.growth}, {answers}"
 
     def R(self, S: int) -> int:
         return GROWTH[self.growth](S)
@@ -186,22 +189,27 @@ class FactCapacity(Cell):
         races = [self.members(S, seed) for S, seed in questions]
         runs = iter(fit([member for race in races for member in race], self.training))
         return [
-            _verdict(S, seed, race, [next(runs) for _ in race])
+            _verdict(S, seed, race, [next(runs) for _ in race], self.rule)
             for (S, seed), race in zip(questions, races, strict=True)
         ]
 
 
-def best_run(race: Sequence[Member], runs: Sequence[Run]) -> tuple[Run, float | None] | None:
+def best_run(race: Sequence[Member], runs: Sequence[Run], rule: str = "best") -> tuple[Run, float | None] | None:
     """The run of a race that counts, and its learning rate; None if all of them diverged."""
     finite = [(run, member.lr) for run, member in zip(runs, race, strict=True) if run.status != "diverged"]
-    return max(finite, key=lambda pair: (pair[0].succeeded, pair[0].best, -pair[0].steps), default=None)
+    return max(finite, key=lambda pair: (pair[0].succeeded, _reached(pair[0], rule), -pair[0].steps), default=None)
 
 
-def _verdict(S: int, seed: int, race: Sequence[Member], runs: Sequence[Run]) -> Probe:
+def _reached(run: Run, rule: str) -> float:
+    """The accuracy that the success rule looks at."""
+    return run.best if rule == "best" else run.final
+
+
+def _verdict(S: int, seed: int, race: Sequence[Member], runs: Sequence[Run], rule: str) -> Probe:
     """The answer of the best run. One learning rate that diverges says nothing; nan only if all of them do."""
     steps = sum(run.steps for run in runs)
-    best = best_run(race, runs)
+    best = best_run(race, runs, rule)
     if best is None:
         return Probe(S, seed, float("nan"), False, "diverged", steps)
     run, lr = best
-    return Probe(S, seed, run.best, run.succeeded, f"{run.status}, lr {lr:g}", steps)
+    return Probe(S, seed, _reached(run, rule), run.succeeded, f"{run.status}, lr {lr:g}", steps)

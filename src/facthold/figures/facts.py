@@ -79,12 +79,15 @@ def plot(rows: Sequence[Values]) -> Canvas:
     by_heads = {H: [r for r in rows if r["H"] == H] for H in sorted({r["H"] for r in rows})}
     canvas, panels = style.panels(len(by_heads), width=6.4, height=5.0)
     shapes = sorted({(r["alpha"], r["beta"]) for r in rows})
+    alphas, betas = (sorted({shape[i] for shape in shapes}) for i in (0, 1))
     for axes, (H, ours) in zip(panels, by_heads.items(), strict=True):
         style.loglog(axes, _title(ours, H), "parameters", "facts stored")
         for i, (alpha, beta) in enumerate(shapes):
             series = [_as_facts(r) for r in ours if (r["alpha"], r["beta"]) == (alpha, beta)]
             label = rf"$\alpha={alpha:g}, \beta={beta:g}$"
-            style.series(axes, [r["n_params"] for r in series], series, label, i, line=True)
+            # Of few shapes each has a colour of its own; of many, alpha gives the colour and beta the marker.
+            look = (i, i) if len(shapes) <= len(style.COLOURS) else (alphas.index(alpha), betas.index(beta))
+            style.series(axes, [r["n_params"] for r in series], series, label, *look, line=True)
         x = np.array([min(r["n_params"] for r in ours), max(r["n_params"] for r in ours)])
         style.guide(axes, x, FACTS_A_PARAMETER * x, f"facts = {FACTS_A_PARAMETER} parameters (authors)")
         axes.legend(frameon=False, fontsize=7, ncols=2 if len(shapes) > 8 else 1)
@@ -138,6 +141,7 @@ def _both(name: str, rows: Sequence[Values]) -> list[Fit]:
 
 ALL_D = half_octaves(3.0, 7.5)
 PAPER = Grid(shapes=tuple(product(RATIOS, RATIOS)), H=(8,), d=ALL_D)
+MORE_HEADS = replace(PAPER, H=(8, 16))
 QUICK = Grid(
     shapes=((0.5, 1.0), (0.5, 2.0), (1.0, 1.0), (1.0, 4.0), (2.0, 0.5), (2.0, 2.0)), H=(8,), d=ALL_D,
     n_params=(1000, 13000), n_sizes=4, larger=((1.0, 1.0, 64), (1.0, 4.0, 45), (2.0, 0.5, 45)),
@@ -161,9 +165,9 @@ CAPTION = (
 )
 
 
-def _figure(name: str, title: str, caption: str, quick: Grid = FEWER, **changes: object) -> Figure:
+def _figure(name: str, title: str, caption: str, quick: Grid = FEWER, paper: Grid = PAPER, **changes: object) -> Figure:
     """One of the four: the same grids with some values changed."""
-    presets = {"smoke": SMOKE, "quick": quick, "paper": PAPER}
+    presets = {"smoke": SMOKE, "quick": quick, "paper": paper}
     changed = {preset: replace(grid, **changes) for preset, grid in presets.items()}  # type: ignore[arg-type]
     return Figure(name, title, name.replace("fig", "figure "), caption, changed, cells, plot, fits)
 
@@ -171,7 +175,8 @@ def _figure(name: str, title: str, caption: str, quick: Grid = FEWER, **changes:
 FIGURES = (
     _figure("fig4", "Facts in transformers of many shapes", CAPTION, QUICK),
     _figure("fig7", "Facts in transformers with 4 and 16 heads", CAPTION, H=(4, 16)),
-    _figure("fig8", "Facts in transformers, as many answers a relation as subjects", f"{CAPTION} Here D = S.", D=0),
+    _figure("fig8", "Facts in transformers, each with an answer of its own",
+            f"{CAPTION} Here D = S and no two facts share an answer.", paper=MORE_HEADS, D=0, table="balanced"),
     _figure("fig9", "Facts in transformers, many subjects and few relations", f"{CAPTION} Here S = R^2.",
-            growth="S=R^2"),
+            paper=MORE_HEADS, growth="S=R^2"),
 )  # fmt: skip

@@ -66,11 +66,9 @@ def plot(rows: Sequence[Values]) -> Canvas:
         )  # fmt: skip
     first = rows[0]
     table = f"S={first['S']}, R={first['R']}, D={first['D']}, d={first['d']}, $d_h$={first['d_h']}"
-    steps = find_protocol(first["protocol"]).steps
-    style.loglog(
-        axes, f"{table}\n({first['protocol']}: {steps} steps, one seed)", "attention parameters $4 H d\\, d_h$",
-        "MLP parameters $2 m d$",
-    )  # fmt: skip
+    steps, lrs = find_protocol(first["protocol"]).steps, "/".join(f"{lr:g}" for lr in first["lrs"])
+    title = f"{table}\n({first['protocol']}: {steps} steps, lr {lrs}, one seed)"
+    style.loglog(axes, title, "attention parameters $4 H d\\, d_h$", "MLP parameters $2 m d$")
     axes.grid(False)
     x, y = axes.get_xlim(), axes.get_ylim()
     floor = 4 * first["d"] * (first["S"] + first["R"])

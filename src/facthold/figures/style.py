@@ -42,12 +42,17 @@ def loglog(axes: Axes, title: str, x: str, y: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def series(axes: Axes, x: Sequence[float], rows: Sequence, label: str, number: int, *, line: bool = False) -> None:
+def series(
+    axes: Axes, x: Sequence[float], rows: Sequence, label: str, number: int, shape: int | None = None, *,
+    line: bool = False,
+) -> None:  # fmt: skip
     """Capacities over seeds: the mean as a point, the smallest and largest as a bar.
+
+    ``number`` chooses the colour and, without ``shape``, the marker too.
 
     A cell that was not found draws no point of a capacity: a ceiling is an arrow upwards.
     """
-    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[(number if shape is None else shape) % len(MARKERS)]
     found = [(a, r) for a, r in zip(x, rows, strict=True) if r["N"] is not None]
     if found:
         xs = np.array([a for a, _ in found])

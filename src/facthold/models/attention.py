@@ -80,7 +80,8 @@ attend_counts.defvjp(_forward, _backward)
 
 def _over_bands(visit: Callable[[Array, Array, State], State], above: Scores, state: State) -> State:
     """``visit`` every band, by its number and each head's base. A base is one of the scores, so that differences to it
-    are exact at any size. Scores that are not finite have no band: the result is then not finite either."""
+    are exact at any size. A score that is nan makes the result nan; one
+    that is infinite counts as the highest of its prompt."""
 
     def step(carry: tuple[Array, Array, State]) -> tuple[Array, Array, State]:
         b, base, state = carry

@@ -79,7 +79,10 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
         model = _restore(MODELS[about["model"]], _below("model", arrays), about["settings"])
         of_problem = _below("problem", arrays)
         if "problem" in about:
-            return model, _restore_facts(of_problem, **about["problem"])
+            problem = _restore_facts(of_problem, **about["problem"])
+            if isinstance(model, Transformer) and problem.d != model.d:
+                raise ValueError(f"the weights have d={model.d}, the embeddings d={problem.d}")
+            return model, problem
         return model, _restore(Problem, of_problem, {}) if of_problem else None
     except (TypeError, KeyError, ValueError, AttributeError) as error:
         raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {error}") from error

@@ -146,10 +146,11 @@ class Parcel:
 
     pickled: bytes
     key: str
+    version: str
 
     @classmethod
     def of(cls, cell: Cell) -> "Parcel":
-        return cls(pickle.dumps(cell), cell.key)
+        return cls(pickle.dumps(cell), cell.key, facthold.__version__)
 
     def run(self) -> tuple[Result, Provenance]:
         """Run it with one lane; JSON values come back, which every driver can read."""
@@ -159,10 +160,10 @@ class Parcel:
             cell = pickle.loads(self.pickled)
         except (ImportError, AttributeError) as error:
             raise FactholdError(f"a worker cannot load a cell ({error}); install the same code there") from error
-        if cell.key != self.key:
+        if facthold.__version__ != self.version or cell.key != self.key:
             raise FactholdError(
-                f"a worker has another version of facthold ({facthold.__version__}) than the driver, or other "
-                "protocols; install the same there"
+                f"a worker has another version of facthold ({facthold.__version__}) than the driver ({self.version}), "
+                "or other protocols; install the same there"
             )
         done = finish(cell)
         return from_json(to_json(done.result, "result")), done.origin
