@@ -15,10 +15,10 @@ from facthold.construct.readout import (
     MARGIN,
     _flip_prices,
     _frozen_gates_loss,
-    _whiten,
     convex,
     layerwise,
     ridge,
+    whiten,
 )
 from facthold.construct.solve import Wanted, enough_for_margin
 from facthold.embeddings import host_generator
@@ -78,7 +78,7 @@ def test_flip_prices_are_the_double_sum() -> None:
 def test_whitened_columns_are_orthonormal_and_span_what_there_is(rows: int, columns: int, rank: int) -> None:
     rng = np.random.default_rng(rank)
     X = rng.standard_normal((rows, rank)) @ rng.standard_normal((rank, columns))
-    white, R = _whiten(X)
+    white, R = whiten(X)
     assert white.shape == (rows, rank)
     assert_allclose(white, X @ R, rtol=1e-12)
     assert_allclose(white.T @ white, rows * np.eye(rank), atol=1e-10 * rows)

@@ -65,7 +65,9 @@ def _lines(path: Path) -> Iterator[Line]:
     except FileNotFoundError:
         raise FactholdError(f"no such file of facts: {path}") from None
     except UnicodeDecodeError as error:
-        raise FactholdError(f"{path} is not text in UTF-8; save it as a CSV file ({error.reason})") from error
+        raise FactholdError(
+            f"{path} is not text in UTF-8; save it as CSV in the encoding UTF-8 ({error.reason})"
+        ) from error
     except csv.Error as error:
         raise FactholdError(f"{path}, line {reader.line_num}: not CSV ({error})") from error
     except OSError as error:

@@ -144,7 +144,7 @@ def print_fits(drawn: Drawn) -> None:
             fit.name,
             f"{fit.slope:.3f}",
             f"{fit.constant:.3g}",
-            "{:.3g} to {:.3g}".format(*fit.interval),
+            ("slope" if fit.slope != 1 else "constant") + " {:.3g} to {:.3g}".format(*fit.interval),
             str(fit.n),
         )
         for fit in drawn.fits

@@ -59,9 +59,13 @@ def list_(
         [(m.name, m.family, m.place) for m in METHODS.values()],
     )  # fmt: skip
     show(
-        "Protocols (of the methods train:NAME)", ("name", "source", "optimiser", "lr", "steps", "looks every", "bias"),
+        "Protocols (of the methods train:NAME, and of transformers)",
+        ("name", "source", "optimiser", "lr", "steps", "looks every", "bias"),
         [
-            (p.name, p.source, p.optimiser, f"{p.lr:g}", f"{p.steps}", f"{p.check_every}", "yes" if p.bias else "no")
+            (
+                p.name, p.source, p.optimiser, "/".join(f"{lr:g}" for lr in p.lrs or (p.lr,)), f"{p.steps}",
+                f"{p.check_every}", "yes" if p.bias else "no",
+            )
             for p in PROTOCOLS.values()
         ],
     )  # fmt: skip

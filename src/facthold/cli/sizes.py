@@ -2,10 +2,11 @@
 
 import math
 
-from facthold.errors import check_memory
+from facthold.errors import check_memory, unknown
 from facthold.models.transformer import n_params
 from facthold.prompts import MOST_NOISE, check_length
 from facthold.train import BATCH
+from facthold.train.protocols import PROTOCOLS
 
 
 def at_least_one(options: dict[str, int | None]) -> None:
@@ -13,6 +14,18 @@ def at_least_one(options: dict[str, int | None]) -> None:
     for name, value in options.items():
         if value is not None and value < 1:
             raise ValueError(f"{name} {value} must be at least 1")
+
+
+def check_goal(goal: float) -> None:
+    if not 0 < goal <= 1:
+        raise ValueError(f"--goal {goal:g} must be above 0 and at most 1")
+
+
+def check_protocol(name: str) -> None:
+    """Refuse the protocols of memories: their learning rates mean nothing here."""
+    known = [p for p in PROTOCOLS if p.startswith("transformer")]
+    if name not in known:
+        raise unknown("--protocol", name, known)
 
 
 def head_size(alpha: float | None, d_h: int | None, d: int, H: int) -> int:
@@ -41,7 +54,7 @@ def width(beta: float | None, m: int | None, d: int) -> int:
         return m
     beta = 4.0 if beta is None else beta
     if not 0 <= beta < math.inf:
-        raise ValueError(f"--beta {beta:g} must not be negative; 0: no MLP")
+        raise ValueError(f"--beta {beta:g} must be a number and not negative; 0: no MLP")
     return int(beta * d)
 
 

@@ -23,7 +23,7 @@ from facthold.cli.common import (
 from facthold.cli.memory import DOption
 from facthold.cli.progress import working
 from facthold.cli.searches import say_search
-from facthold.cli.sizes import at_least_one, check_prompts, check_size, head_size, width
+from facthold.cli.sizes import at_least_one, check_goal, check_prompts, check_protocol, check_size, head_size, width
 from facthold.cli.tables import count
 from facthold.errors import unknown
 from facthold.experiments.fact_capacity import (
@@ -46,7 +46,7 @@ from facthold.prompts import zipf as zipf_by
 from facthold.train import RecallFacts, fit
 from facthold.train import protocol as find_protocol
 
-AlphaOption = Annotated[float, typer.Option("--alpha", help="H d_h = alpha d.")]
+AlphaOption = Annotated[float, typer.Option("--alpha", help="H d_h = alpha d, with d_h rounded down.")]
 BetaOption = Annotated[float, typer.Option("--beta", help="m = beta d; 0: attention alone.")]
 HeadsOption = Annotated[int, typer.Option("--heads", "-H", help="Number of heads H.")]
 TOption = Annotated[int, typer.Option("-T", help="Length of a prompt.")]
@@ -58,6 +58,12 @@ RuleOption = Annotated[str, typer.Option("--rule", help="best: the goal at any l
 GoalOption = Annotated[float, typer.Option("--goal", help="Share of the facts that must be recalled.")]
 
 SUBJECTS, RELATIONS, ANSWERS, TABLE = 16, 16, 8, "random"
+ENDED = {
+    "reached": "reached its goal",
+    "exhausted": "did not reach its goal and ended",
+    "futile": "given up (futile: its accuracy would not have come to the goal in time)",
+}
+"""How the best run of a race can have ended, in words."""
 STEEPEST = 32.0
 """Largest exponent of --zipf: what is rarer is never asked."""
 
@@ -69,10 +75,13 @@ def transformer(
     D: Annotated[int | None, typer.Option("-D", help=f"Answers of a relation (default: {ANSWERS}).")] = None,
     table: Annotated[str | None, typer.Option("--table", help=f"random or balanced (default: {TABLE}).")] = None,
     facts: Annotated[
-        Path | None, typer.Option("--facts", help="Facts from a CSV file: subject,relation,answer, perhaps p.")
+        Path | None,
+        typer.Option("--facts", help="Facts from a CSV file: subject,relation,answer, perhaps p (with sum 1)."),
     ] = None,
     d: DOption = 32,
-    alpha: Annotated[float | None, typer.Option("--alpha", help="H d_h = alpha d (default: 1).")] = None,
+    alpha: Annotated[
+        float | None, typer.Option("--alpha", help="H d_h = alpha d, with d_h rounded down (default: 1).")
+    ] = None,
     beta: Annotated[float | None, typer.Option("--beta", help="m = beta d (default: 4).")] = None,
     heads: HeadsOption = 8,
     d_h: Annotated[int | None, typer.Option("--d-h", help="Head dimension, instead of --alpha.")] = None,
@@ -95,6 +104,8 @@ def transformer(
 
     The learning rates of the protocol run side by side; the best of them counts.
     """
+    check_protocol(protocol)
+    check_goal(goal)
     way, training = find_variant(variant), replace(find_protocol(protocol), rule=rule, goal=goal)
     at_least_one({"-S": S, "-R": R, "-D": D, "-d": d, "--heads": heads})
     d_h, m = head_size(alpha, d_h, d, heads), width(beta, m, d)
@@ -129,12 +140,14 @@ def transformer(
         run, lr = best
         found |= {"status": run.status, "lr": lr, "steps": run.steps, "best": run.best, "final": run.final}
         found["recall"] = fact_accuracy(run.model, problem, key=derive("ask", seed))
-        if save is not None:
-            found["file"] = str(save_model(save, run.model, problem))
+    if not json:
+        _say(found)
+    if best is not None and save is not None:  # what was found is said before a disk can be full
+        found["file"] = str(save_model(save, best[0].model, problem))
+        if not json:
+            typer.echo(f"model: {found['file']}")
     if json:
         print_json(found)
-    else:
-        _say(found)
 
 
 @app.command()
@@ -160,6 +173,8 @@ def fact_capacity(
 ) -> None:
     """Search for the largest table of facts that a transformer of this shape and size learns."""
     at_least_one({"-d": d, "--heads": heads, "--seeds": seeds, "-D": D})
+    check_protocol(protocol)
+    check_goal(goal)
     if distinct and D is not None:
         raise ValueError(f"take one of -D {D} and --distinct, which gives each fact an answer of its own")
     size = {"d": d, "H": heads, "d_h": head_size(alpha, None, d, heads), "m": width(beta, None, d)}
@@ -219,7 +234,7 @@ def _say(found: dict[str, Any]) -> None:
             f"{f['recall']:.2%} of {f['facts']} facts recalled, asked with fresh noise; while it trained "
             f"{f['best']:.2%} at best, {f['final']:.2%} at the end"
         )
-        typer.echo(f"{f['status']} after {f['steps']} steps at learning rate {f['lr']:g}, {f['seconds']:.1f} s")
+        typer.echo(f"{ENDED[f['status']]} after {f['steps']} steps at learning rate {f['lr']:g}, {f['seconds']:.1f} s")
     typer.echo(
         f"{f['n_params']} parameters (d={f['d']}, H={f['H']}, d_h={f['d_h']}, m={f['m']}), "
         f"{f['facts_per_param']:.4g} facts a parameter"
@@ -228,5 +243,3 @@ def _say(found: dict[str, Any]) -> None:
     typer.echo(
         f"S={f['S']}, R={f['R']}, {count(f['A'], 'answer')}, D={f['D']}, max C(a)={f['max_C']}; assumption 1 {holds}"
     )
-    if "file" in f:
-        typer.echo(f"model: {f['file']}")

@@ -71,7 +71,7 @@ def layerwise(
     H = RELU(E @ W.T)
     V = _ridge_readout(H, U, T, RIDGE)
     V *= START_SCALE / np.std(H @ V @ U.T)
-    white, unwhiten = _whiten(E)
+    white, unwhiten = whiten(E)
     n, outputs = padded(problem.N), padded(problem.M)
     gates, prices = pad_rows(H > 0, n).astype(float), pad_rows(_flip_prices(V, U, T, flip_price), n)
     args = (pad_rows(white, n), pad_rows(U, outputs), V, gates, prices, wanted(problem))
@@ -92,7 +92,7 @@ def _ridge_readout(H: Matrix, U: Matrix, T: Matrix, ridge: float) -> Matrix:
 
 def _convex_readout(H: Matrix, U: Matrix, problem: Problem, max_iterations: int) -> Matrix:
     """V of least cross entropy. Features and outputs are whitened: L-BFGS then needs tens of steps."""
-    (white_H, unwhiten_H), (white_U, unwhiten_U) = _whiten(H), _whiten(U)
+    (white_H, unwhiten_H), (white_U, unwhiten_U) = whiten(H), whiten(U)
     start = np.zeros((white_H.shape[1], white_U.shape[1]))
     args = (pad_rows(white_H, padded(len(H))), pad_rows(white_U, padded(len(U))), wanted(problem))
     solution = minimise(
@@ -136,7 +136,7 @@ def _aligned(E: Matrix, T: Matrix, m: int, key: PRNGKeyArray) -> Matrix:
     return W * np.sqrt(E.shape[1]) / np.linalg.norm(W, axis=1, keepdims=True)
 
 
-def _whiten(X: Matrix) -> tuple[Matrix, Matrix]:
+def whiten(X: Matrix) -> tuple[Matrix, Matrix]:
     """X R with orthonormal columns times sqrt(rows), and R; directions that X does not have are left out."""
     _, s, Vt = np.linalg.svd(X, full_matrices=False)
     kept = s > 1e-10 * s[0]

@@ -10,6 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from facthold.errors import check_positive
 from facthold.factual import FactualRecall
 from facthold.measure.recall import right
 from facthold.models.transformer import Transformer
@@ -86,6 +87,25 @@ def fact_accuracy(model: Transformer, problem: FactualRecall, *, key: PRNGKeyArr
     return float(recalled_facts(model, problem, key=key).mean())
 
 
+def fact_margins(
+    model: Transformer, problem: FactualRecall, *, key: PRNGKeyArray, draws: int = 1
+) -> Float[np.ndarray, "draws facts"]:
+    """Score of the answer minus that of the best rival, for each fact with each of ``draws`` fresh noises.
+
+    Positive exactly where the fact is recalled; nan where a score is not finite.
+    """
+    check_positive(draws=draws)
+    questions, n = _padded(problem), len(problem.table)
+    facts = np.tile(np.arange(n, dtype=np.int32), draws)
+    blocks = [
+        np.asarray(
+            _margins(questions, model, jnp.asarray(pad_rows(facts[i : i + BLOCK], BLOCK)), jax.random.fold_in(key, b))
+        )
+        for b, i in enumerate(range(0, len(facts), BLOCK))
+    ]
+    return np.concatenate(blocks)[: len(facts)].reshape(draws, n)
+
+
 def predict(
     model: Transformer, problem: FactualRecall, facts: Int[np.ndarray, " n"], *, key: PRNGKeyArray
 ) -> Int[np.ndarray, " n"]:
@@ -120,3 +140,11 @@ def _recalled(questions: Questions, model: Transformer, key: PRNGKeyArray) -> Ar
 @eqx.filter_jit
 def _predict(questions: Questions, model: Transformer, facts: Array, key: PRNGKeyArray) -> Array:
     return jnp.argmax(questions.scores(model, facts, key=key), axis=1).astype(jnp.int32)
+
+
+@eqx.filter_jit
+def _margins(questions: Questions, model: Transformer, facts: Array, key: PRNGKeyArray) -> Array:
+    scores, answers = questions.scores(model, facts, key=key), questions.prompts.answers[facts]
+    target = jnp.take_along_axis(scores, answers[:, None], axis=1)[:, 0]
+    rivals = jnp.where(jnp.arange(scores.shape[1]) == answers[:, None], -jnp.inf, scores)
+    return jnp.where(jnp.isfinite(target), target - rivals.max(axis=1), jnp.nan)

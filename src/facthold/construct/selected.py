@@ -1,0 +1,90 @@
+"""Beyond the paper: attention selects, an MLP that one convex solve a layer gives recalls.
+
+Theorem 4 spends ceil(d / d_h) heads on each subset of tokens, and an MLP with the constants of random features. Here
+each head has coordinates of its own, so that H d_h = d is enough, and writes a code for the token that it selects.
+The MLP is any memory of section 3 for the associations from the two codes to the answer.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from facthold.associations import Problem
+from facthold.construct.attention import assemble, check_dimension
+from facthold.construct.heads import Tokens, partition_into, reading_rows, separating_keys
+from facthold.construct.readout import convex, layerwise, ridge
+from facthold.embeddings import host_generator
+from facthold.errors import check_positive, unknown
+from facthold.factual import FactualRecall
+from facthold.keys import fold
+from facthold.models.memory import MLPMemory
+from facthold.models.transformer import Transformer
+
+READOUTS: dict[str, Callable[..., MLPMemory]] = {"ridge": ridge, "convex": convex, "layerwise": layerwise}
+RESIDUAL = 1e-3
+"""Norm of the codes in the residual stream: their own scores are nothing beside a margin of 1."""
+
+
+def selecting_attention(
+    problem: FactualRecall, m: int, *, key: PRNGKeyArray, H: int | None = None, d_h: int | None = None,
+    how: str = "layerwise",
+) -> Transformer:  # fmt: skip
+    """H = d / d_h heads that write a code for s and one for r, and an MLP memory from both to the answer.
+
+    The fewer tokens a head serves, the easier they are to select: without d_h it is 1, or 2 where a head would have
+    more than two tokens to write. ``how`` names the solve of the MLP: 'layerwise', 'convex' or 'ridge'.
+    """
+    check_dimension(problem)
+    if d_h is None:
+        d_h = 1 if max(map(len, partition_into(problem, problem.d if H is None else H))) <= 2 else 2
+    check_positive(d_h=d_h)
+    if how not in READOUTS:
+        raise unknown("way to solve the MLP", how, READOUTS)
+    if m < 1:
+        raise ValueError(f"m={m}: the facts are in the MLP, which needs a width of at least 1")
+    H = problem.d // d_h if H is None else H
+    if not 2 <= H <= problem.d // d_h:
+        raise ValueError(
+            f"H={H} heads of d_h={d_h} do not fit in d={problem.d}: subjects and relations need a head each, and all "
+            f"heads together H d_h <= d"
+        )
+    subsets = partition_into(problem, H)
+    written = [codes(len(tokens), d_h, key=fold(key, "codes", i)) for i, tokens in enumerate(subsets)]
+    W_V = np.stack([reading_rows(problem, tokens, code) for tokens, code in zip(subsets, written, strict=True)])
+    W_O = np.eye(len(subsets) * d_h, problem.d).reshape(len(subsets), d_h, problem.d)
+    mlp = READOUTS[how](_associations(problem, subsets, written, W_O), m, key=fold(key, "MLP"))
+    mlp = eqx.tree_at(lambda mlp: mlp.W, mlp, mlp.W / RESIDUAL)
+    return assemble(problem, subsets, separating_keys(problem, subsets), W_V, RESIDUAL * W_O, H=H, mlp=mlp)
+
+
+def codes(n: int, d_h: int, *, key: PRNGKeyArray) -> Float[np.ndarray, "n d_h"]:
+    """n unit vectors that an MLP without bias can tell apart: evenly on the circle, or axes, or random.
+
+    In one dimension there are only two, 1 and -1: a longer one would be the same direction.
+    """
+    if n <= d_h:
+        return np.eye(n, d_h)
+    if d_h == 1:
+        if n > 2:
+            raise ValueError(f"d_h=1 has two directions, and a head serves {n} tokens; take d_h >= 2, or more heads")
+        return np.array([[1.0], [-1.0]])
+    if d_h == 2:
+        angle = 2 * np.pi * np.arange(n) / n
+        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    x = host_generator(key).standard_normal((n, d_h))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def _associations(
+    problem: FactualRecall, subsets: list[Tokens], written: list[np.ndarray], W_O: Float[np.ndarray, "H d_h d"]
+) -> Problem:
+    """What the MLP has to store: an input for each fact, the sum of the codes of s and of r."""
+    table = problem.table
+    x = np.zeros((table.S + table.R, problem.d))
+    for tokens, code, rows in zip(subsets, written, W_O, strict=True):
+        x[tokens] = code @ rows
+    E = x[table.subjects] + x[table.S + table.relations]
+    return Problem(jnp.asarray(E, jnp.float32), jnp.asarray(problem.U), jnp.asarray(table.answers))
