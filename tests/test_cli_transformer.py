@@ -10,7 +10,8 @@ import jax
 import pytest
 from typer.testing import CliRunner
 
-import facthold.cli.transformer  # noqa: F401 (makes the commands)
+import facthold.cli.construct
+import facthold.cli.transformer  # noqa: F401 (both make commands)
 from facthold.cli.app import app
 from facthold.errors import FactholdError
 from facthold.factual import FactualRecall
@@ -158,3 +159,53 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("facthold: --alpha 0.1")
+
+
+def test_facts_are_put_into_weights_saved_and_asked_again(folder: Path) -> None:
+    arguments = [
+        "construct",
+        "-S",
+        "8",
+        "-R",
+        "6",
+        "-D",
+        "4",
+        "-d",
+        "16",
+        "-m",
+        "40",
+        "--draws",
+        "3",
+        "--save",
+        "built",
+    ]
+    done = CliRunner().invoke(app, [*arguments, "--json"])
+    found = json.loads(done.stdout)
+    assert (found["recall"], found["always_recalled"], found["facts"]) == (1.0, 48, 48)
+    assert found["smallest_margin"] > 0
+    model, problem = load_model(folder / "built")
+    assert isinstance(problem, FactualRecall)
+    assert fact_accuracy(model, problem, key=jax.random.key(7)) == 1.0
+    said = CliRunner().invoke(app, ["construct", "--facts", "good.csv", "--method", "values", "-d", "12"]).stdout
+    assert "3 of 3 facts right in all 10 prompts each" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "valeus"], "did you mean 'values'"),
+        ([], "give its width -m"),
+        (["--method", "attention"], "give their dimension --d-h"),
+        (["--method", "values", "-m", "4"], "has no MLP, and -m is 4"),
+        (["-m", "-4"], "-m -4 must not be negative"),
+        (["-m", "8", "-d", "2"], "d=2 has no room"),
+        (["-m", "8", "-T", "2"], "-T 2"),
+        (["-m", "8", "--share", "0"], "share=0"),
+        (["-m", "8", "--draws", "0"], "--draws 0 must be at least 1"),
+        (["--method", "attention", "--d-h", "4", "--facts", "two.csv"], "has the answer 'Milan', and 'Rome' in line 3"),
+    ],
+)
+def test_what_cannot_be_constructed_is_refused(arguments: list[str], message: str, folder: Path) -> None:
+    done = CliRunner().invoke(app, ["construct", *arguments])
+    assert isinstance(done.exception, FactholdError | ValueError)
+    assert message in str(done.exception)

@@ -79,7 +79,7 @@ def _load_commands() -> None:
     from facthold.threads import configure
 
     configure()
-    from facthold.cli import bench, figure, inspect, memory, sweep, transformer, verify  # noqa: F401
+    from facthold.cli import bench, construct, figure, inspect, memory, sweep, transformer, verify  # noqa: F401
 
 
 def _interrupt(*_: object) -> None:

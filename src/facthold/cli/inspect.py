@@ -12,6 +12,7 @@ from facthold.cli.app import app
 from facthold.cli.common import JsonOption, StoreOption, open_store, print_json
 from facthold.cli.tables import count, show
 from facthold.errors import unknown
+from facthold.experiments.builders import BUILDERS
 from facthold.experiments.methods import METHODS
 from facthold.figures import FIGURES
 from facthold.figures import figure as find_figure
@@ -40,6 +41,9 @@ def list_(
                 "figures": [{"name": f.name, "place": f.place, "title": f.title} for f in FIGURES.values()],
                 "claims": [{"id": c.id, "place": c.place, "statement": c.statement} for c in CLAIMS.values()],
                 "methods": [{"name": m.name, "family": m.family, "place": m.place} for m in METHODS.values()],
+                "constructions": [
+                    {"name": b.name, "place": b.place, "outline": b.outline, "size": b.knob} for b in BUILDERS.values()
+                ],
                 "protocols": [dataclasses.asdict(p) for p in PROTOCOLS.values()],
             }
         )
@@ -57,6 +61,10 @@ def list_(
     show(
         "Methods (facthold memory --method NAME)", ("name", "memory", "place"),
         [(m.name, m.family, m.place) for m in METHODS.values()],
+    )  # fmt: skip
+    show(
+        "Constructions of facts (facthold construct --method NAME)", ("name", "place", "what it does", "size"),
+        [(b.name, b.place, b.outline, b.knob) for b in BUILDERS.values()],
     )  # fmt: skip
     show(
         "Protocols (of the methods train:NAME, and of transformers)",

@@ -20,6 +20,19 @@ from facthold.cli.common import (
     print_json,
     writable,
 )  # fmt: skip
+from facthold.cli.fact_tables import (
+    ANSWERS,
+    RELATIONS,
+    SUBJECTS,
+    TABLE,
+    AnswersOption,
+    FactsOption,
+    ROption,
+    SOption,
+    TableOption,
+    about_table,
+    read_given,
+)  # fmt: skip
 from facthold.cli.memory import DOption
 from facthold.cli.progress import working
 from facthold.cli.searches import say_search
@@ -36,7 +49,6 @@ from facthold.experiments.fact_capacity import (
 )  # fmt: skip
 from facthold.experiments.variants import variant as find_variant
 from facthold.facts import FactTable
-from facthold.facts_csv import read_facts
 from facthold.keys import derive
 from facthold.measure.facts import fact_accuracy
 from facthold.models.saving import save_model
@@ -57,7 +69,6 @@ ProtocolOption = Annotated[str, typer.Option("--protocol", help="transformer-cod
 RuleOption = Annotated[str, typer.Option("--rule", help="best: the goal at any look; final: at the end.")]
 GoalOption = Annotated[float, typer.Option("--goal", help="Share of the facts that must be recalled.")]
 
-SUBJECTS, RELATIONS, ANSWERS, TABLE = 16, 16, 8, "random"
 ENDED = {
     "reached": "reached its goal",
     "exhausted": "did not reach its goal and ended",
@@ -70,14 +81,11 @@ STEEPEST = 32.0
 
 @app.command()
 def transformer(
-    S: Annotated[int | None, typer.Option("-S", help=f"Number of subjects (default: {SUBJECTS}).")] = None,
-    R: Annotated[int | None, typer.Option("-R", help=f"Number of relations (default: {RELATIONS}).")] = None,
-    D: Annotated[int | None, typer.Option("-D", help=f"Answers of a relation (default: {ANSWERS}).")] = None,
-    table: Annotated[str | None, typer.Option("--table", help=f"random or balanced (default: {TABLE}).")] = None,
-    facts: Annotated[
-        Path | None,
-        typer.Option("--facts", help="Facts from a CSV file: subject,relation,answer, perhaps p (with sum 1)."),
-    ] = None,
+    S: SOption = None,
+    R: ROption = None,
+    D: AnswersOption = None,
+    table: TableOption = None,
+    facts: FactsOption = None,
     d: DOption = 32,
     alpha: Annotated[
         float | None, typer.Option("--alpha", help="H d_h = alpha d, with d_h rounded down (default: 1).")
@@ -111,7 +119,7 @@ def transformer(
     d_h, m = head_size(alpha, d_h, d, heads), width(beta, m, d)
     check_prompts(T, noise)
     given = {"-S": S, "-R": R, "-D": D, "--table": table}
-    known, p = _read(facts, given) if facts is not None else (None, None)
+    known, p = read_given(facts, given) if facts is not None else (None, None)
     if known is None:
         S, R, D, table = S or SUBJECTS, R or RELATIONS, D or ANSWERS, table or TABLE
         check_size(S, R, R * D, d=d, H=heads, d_h=d_h, m=m, noise=noise, T=T)
@@ -132,7 +140,7 @@ def transformer(
     size = {"d": d, "H": heads, "d_h": d_h, "m": m}
     found = {
         "variant": variant, "protocol": protocol, "rule": rule, "goal": goal, "seed": seed, **size,
-        "T": T, "n_noise": problem.n_noise, **_about(known), "facts": len(known),
+        "T": T, "n_noise": problem.n_noise, **about_table(known), "facts": len(known),
         "n_params": n_params(**size), "facts_per_param": len(known) / n_params(**size),
         "status": "diverged", "seconds": time.perf_counter() - start,
     }  # fmt: skip
@@ -156,7 +164,7 @@ def fact_capacity(
     alpha: AlphaOption = 1.0,
     beta: BetaOption = 1.0,
     heads: HeadsOption = 4,
-    D: Annotated[int | None, typer.Option("-D", help=f"Answers of a relation (default: {ANSWERS}).")] = None,
+    D: AnswersOption = None,
     distinct: Annotated[bool, typer.Option("--distinct", help="An answer of its own for each fact, D = S.")] = False,
     growth: Annotated[str, typer.Option("--growth", help="How S and R grow: S=R or S=R^2.")] = "S=R",
     T: TOption = SEQUENCE,
@@ -202,27 +210,12 @@ def fact_capacity(
     say_search(found, "S", said)
 
 
-def _read(path: Path, given: dict[str, Any]) -> tuple[FactTable, np.ndarray | None]:
-    """The table of --facts, which comes with no other way to make one."""
-    for option, value in given.items():
-        if value is not None:
-            raise ValueError(f"take one of --facts {path} and {option} {value}: the file says which facts there are")
-    return read_facts(path)
-
-
 def _zipf(table: FactTable, exponents: tuple[float, float], p: np.ndarray | None) -> np.ndarray:
     if p is not None:
         raise ValueError("take one of --zipf and the column p of --facts: both say how often a fact is asked")
     if not all(abs(exponent) <= STEEPEST for exponent in exponents):
         raise ValueError(f"--zipf {exponents[0]:g} {exponents[1]:g}: take exponents of at most {STEEPEST:g}")
     return zipf_by(table, *exponents)
-
-
-def _about(table: FactTable) -> dict[str, Any]:
-    return {
-        "S": table.S, "R": table.R, "A": table.A, "D": table.D, "max_C": int(table.C.max()),
-        "assumption_1": table.assumption_1,
-    }  # fmt: skip
 
 
 def _say(found: dict[str, Any]) -> None:

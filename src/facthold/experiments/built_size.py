@@ -20,13 +20,15 @@ from facthold.measure.smallest import Smallest, find_smallest
 from facthold.models.transformer import Transformer
 from facthold.prompts import SEQUENCE
 
-CEILINGS = {"d": 4096, "d_h": 2048, "m": 1 << 17}
-"""Where a search ends: beyond, a construction is not practical on any laptop."""
+CEILINGS = {"d": 4096, "d_h": 2048, "m": 1 << 16}
+"""Where a search ends at the latest: beyond, a construction is not practical on any laptop."""
+FARTHEST = 32
+"""It ends at so many times its guess too: where attention does not select, no width of the MLP helps."""
 
 
-def text_problem(table: FactTable, d: int, seed: int, T: int = SEQUENCE) -> FactualRecall:
+def text_problem(table: FactTable, d: int, seed: int, T: int = SEQUENCE, p: np.ndarray | None = None) -> FactualRecall:
     """The setting of the theorems: spherical embeddings, arg max over the whole vocabulary."""
-    return make_problem(table, d, seed, VARIANTS["text"], T)
+    return make_problem(table, d, seed, VARIANTS["text"], T, p=p)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +122,7 @@ class BuiltSize(Cell):
             return accuracy
 
         search = find_smallest(
-            ask, self.goal, self.guess, floor=3 if knob == "d" else 1, ceiling=CEILINGS[knob], tolerance=self.tolerance
-        )
+            ask, self.goal, self.guess, floor=3 if knob == "d" else 1,
+            ceiling=min(CEILINGS[knob], FARTHEST * self.guess), tolerance=self.tolerance,
+        )  # fmt: skip
         return search, about.get(search.size, {})

@@ -1,12 +1,20 @@
 """The figures by name."""
 
 from facthold.errors import unknown
-from facthold.figures import facts, fig1, fig6, heatmap, ladder, robustness
+from facthold.figures import constructions, facts, fig1, fig6, heatmap, ladder, robustness
 from facthold.figures.base import PRESETS, Figure, Values
 
 FIGURES: dict[str, Figure] = {
     figure.name: figure
-    for figure in (fig1.FIGURE, *facts.FIGURES, heatmap.FIGURE, fig6.FIGURE, ladder.FIGURE, robustness.FIGURE)
+    for figure in (
+        fig1.FIGURE,
+        *facts.FIGURES,
+        heatmap.FIGURE,
+        fig6.FIGURE,
+        ladder.FIGURE,
+        constructions.FIGURE,
+        robustness.FIGURE,
+    )
 }
 
 

@@ -13,8 +13,9 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from facthold.errors import check_positive
 from facthold.factual import FactualRecall
 from facthold.measure.recall import right
+from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
-from facthold.padding import pad_rows, padded
+from facthold.padding import geometric, pad_rows, padded
 from facthold.prompts import Prompts
 
 BLOCK = 1 << 10
@@ -95,7 +96,7 @@ def fact_margins(
     Positive exactly where the fact is recalled; nan where a score is not finite.
     """
     check_positive(draws=draws)
-    questions, n = _padded(problem), len(problem.table)
+    questions, n, model = _padded(problem), len(problem.table), _roomy(model)
     facts = np.tile(np.arange(n, dtype=np.int32), draws)
     blocks = [
         np.asarray(
@@ -130,6 +131,16 @@ def predict(
 
 def _padded(problem: FactualRecall) -> Questions:
     return Questions.of(problem, columns=padded(problem.n_tokens), n_outputs=padded(len(problem.U)))
+
+
+def _roomy(model: Transformer) -> Transformer:
+    """The same function with zero neurons added, so that models of nearly the same width share compiled code."""
+    if model.mlp is None:
+        return model
+    m, mlp = geometric(model.m), model.mlp
+    b = None if mlp.b is None else jnp.asarray(pad_rows(mlp.b, m))
+    wider = MLPMemory(jnp.asarray(pad_rows(mlp.W, m)), jnp.asarray(pad_rows(mlp.V, m)), b, mlp.sigma)
+    return eqx.tree_at(lambda t: t.mlp, model, wider)
 
 
 @eqx.filter_jit

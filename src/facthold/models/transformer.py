@@ -46,11 +46,14 @@ class Transformer(eqx.Module):
 
     def __call__(self, X: Float[Array, "n T d"]) -> Float[Array, "n d"]:
         """F_TF of prompts given as embedded sequences, by the equations as they stand."""
+        values = jnp.einsum("hid,ntd->nhti", self.W_V, X)
+        return self.after_heads(jnp.einsum("nhti,nht->nhi", values, self.attention(X)))
+
+    def attention(self, X: Float[Array, "n T d"]) -> Float[Array, "n H T"]:
+        """How much each head attends to each position, from the last one."""
         keys = jnp.einsum("hid,ntd->nhti", self.W_K, X)
         queries = jnp.einsum("hid,nd->nhi", self.W_Q, X[:, -1])
-        weights = jax.nn.softmax(self._scale * jnp.einsum("nhti,nhi->nht", keys, queries), axis=-1)
-        values = jnp.einsum("hid,ntd->nhti", self.W_V, X)
-        return self.after_heads(jnp.einsum("nhti,nht->nhi", values, weights))
+        return jax.nn.softmax(self._scale * jnp.einsum("nhti,nhi->nht", keys, queries), axis=-1)
 
     def of_counts(
         self, counts: Float[Array, "n tokens"], phi: Float[Array, "tokens d"], query: Float[Array, " d"]

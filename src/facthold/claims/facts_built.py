@@ -1,0 +1,164 @@
+"""How large the constructions of theorems 3 and 4 must be, and how near the practical ones come to training."""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from facthold.cells import Cell
+from facthold.claims.base import Claim, Judgement
+from facthold.claims.common import at_preset, interval
+from facthold.experiments.built_size import BuiltSize
+from facthold.experiments.fact_capacity import FactCapacity
+from facthold.figures import figure
+from facthold.figures.base import Values
+from facthold.measure.scaling import fit_exponent
+
+TOLERANCE = 0.15
+"""How far an exponent may lie from 1: the theorems leave out logarithms, which these sizes still show."""
+HALF = 0.5
+"""Share of training's facts a parameter that the best construction is held to."""
+FASTER = 1.5
+"""The exponent that "much faster" means at least."""
+
+ATTENTION_S = {"smoke": (4, 8, 12), "quick": (8, 16, 32, 64, 128)}
+MLP_S = {"smoke": (4, 6, 8), "quick": (8, 12, 16, 24, 32)}
+EXACT_S = {"smoke": (3, 4, 5), "quick": (4, 6, 8, 10)}
+SHARES = {"smoke": (0.25, 0.5, 1.0), "quick": (0.125, 0.25, 0.5, 1.0)}
+SEEDS = {"smoke": (0,), "quick": (0, 1, 2, 3, 4)}
+BUILT = {"smoke": ((12, 6),), "quick": ((18, 16), (32, 32), (45, 45))}
+"""(d, S) of the tables that are compiled, S = R and D = 8."""
+TRAINED_SHAPE = (1.0, 4.0)
+"""alpha and beta of the trained transformers that they are compared with, one that holds much."""
+
+
+def attention_cells(preset: str) -> list[Cell]:
+    """R, D and d fixed, with d large against R + D; S grows."""
+    seeds = at_preset(SEEDS, preset)
+    return [
+        BuiltSize(builder="attention", S=S, R=8, D=4, d=512, per_head=4, guess=48, seeds=seeds)
+        for S in at_preset(ATTENTION_S, preset)
+    ]
+
+
+def mlp_cells(preset: str) -> list[Cell]:
+    """d = 16 S + 1, odd as lemma 3 has it."""
+    seeds = at_preset(SEEDS, preset)[:3]
+    return [_mlp(S, 16 * S + 1, 0.99, seeds) for S in at_preset(MLP_S, preset)]
+
+
+def exact_cells(preset: str) -> list[Cell]:
+    """All facts and one fixed d."""
+    return [_mlp(S, 129, 1.0, at_preset(SEEDS, preset)) for S in at_preset(EXACT_S, preset)]
+
+
+def _mlp(S: int, d: int, goal: float, seeds: tuple[int, ...], share: float = 1.0) -> BuiltSize:
+    return BuiltSize(
+        builder="attention-mlp", S=S, R=S, D=4, d=d, per_head=2, goal=goal, guess=40 * S, seeds=seeds, share=share
+    )
+
+
+def share_cells(preset: str) -> list[Cell]:
+    seeds = at_preset(SEEDS, preset)[:3]
+    S = 8 if preset == "smoke" else 24
+    return [_mlp(S, 16 * S + 1, 0.99, seeds, share) for share in at_preset(SHARES, preset)]
+
+
+def trained_cells(preset: str) -> list[Cell]:
+    """Compiled tables, and the trained transformers of figure 4's own cells."""
+    drawn = figure("fig4")
+    cells = drawn.cells(drawn.grid("smoke" if preset == "smoke" else "quick"))
+    shape = TRAINED_SHAPE if preset != "smoke" else (2.0, 1.0)
+    return [
+        *(
+            BuiltSize(builder="selected", S=S, R=S, D=8, d=d, goal=1.0, guess=3 * d, draws=4)
+            for d, S in at_preset(BUILT, preset)
+        ),
+        *(cell for cell in cells if isinstance(cell, FactCapacity) and (cell.alpha, cell.beta) == shape),
+    ]
+
+
+def _exponent(predicted: str, rows: Sequence[Values], x: Callable[[Values], float], y: str) -> tuple[str, str, float]:
+    """Slope of the geometric mean over seeds of the size ``y`` against x: (measured, error, slope)."""
+    absent = [f"{r['status']} at S={r['S']} R={r['R']}" for r in rows if r["size"] is None]
+    if absent:
+        return "no size: " + ", ".join(absent), "no fit", math.inf
+    sizes = [math.exp(fmean(math.log(seed[y]) for seed in r["per_seed"])) for r in rows]
+    fit = fit_exponent(predicted, [x(r) for r in rows], sizes)
+    return f"exponent {fit.slope:.3f}; {y} {sizes[0]:.0f} to {sizes[-1]:.0f}", interval(fit), fit.slope
+
+
+def judge_attention(rows: Sequence[Values]) -> Judgement:
+    predicted = f"H d_h as S + R: exponent 1 within {TOLERANCE}"
+    measured, error, slope = _exponent(predicted, rows, lambda r: r["S"] + r["R"], "Hd_h")
+    return Judgement(predicted, measured, error, abs(slope - 1) <= TOLERANCE)
+
+
+def judge_mlp(rows: Sequence[Values]) -> Judgement:
+    predicted = f"m d as S R: exponent 1 within {TOLERANCE}"
+    measured, error, slope = _exponent(predicted, rows, lambda r: r["facts"], "md")
+    return Judgement(predicted, measured, error, abs(slope - 1) <= TOLERANCE)
+
+
+def judge_exact(rows: Sequence[Values]) -> Judgement:
+    predicted = f"m d faster than S R: exponent above {FASTER}"
+    measured, error, slope = _exponent(predicted, rows, lambda r: r["facts"], "md")
+    return Judgement(predicted, measured, error, slope > FASTER)
+
+
+def judge_trained(rows: Sequence[Values]) -> Judgement:
+    """Each compiled table against the mean of the trained transformers, in facts a parameter."""
+    predicted = f"at least {HALF} of training's facts a parameter, every fact right"
+    built = [r for r in rows if r["kind"] == BuiltSize.kind]
+    trained = [r["facts"] / r["n_params"] for r in rows if r["kind"] == FactCapacity.kind and r["facts"]]
+    absent = [f"{r['status']} at S={r['S']}" for r in built if r["size"] is None]
+    if absent or not trained:
+        return Judgement(predicted, "no size: " + ", ".join(absent or ["nothing trained"]), "none", False)
+    best = max(trained)
+    each = [r["facts"] / r["n_params"] for r in built]
+    said = ", ".join(f"{share:.4f} at S={r['S']}" for share, r in zip(each, built, strict=True))
+    measured = f"{said}; training {fmean(trained):.4f}, at best {best:.4f}"
+    spread = "m from " + ", ".join(f"{r['size_min']} to {r['size_max']}" for r in built)
+    return Judgement(predicted, measured, spread, min(each) >= HALF * best)
+
+
+CLAIMS = (
+    Claim(
+        "attention-growth",
+        "theorem 3",
+        "The attention-only construction needs H d_h in proportion to S + R, where d is large against R + D "
+        "(99% recalled; R = 8, D = 4, d = 512).",
+        attention_cells,
+        judge_attention,
+    ),
+    Claim(
+        "mlp-growth",
+        "theorem 4",
+        "The construction with an MLP needs m d in proportion to the facts S R, where d is 16 times S and R "
+        "(99% recalled, D = 4).",
+        mlp_cells,
+        judge_mlp,
+    ),
+    Claim(
+        "mlp-exact-growth",
+        "theorem 4",
+        "For every fact at one d, m d grows much faster than S R: the embeddings of other subjects and relations "
+        "disturb the kernel by as much at any m, and the unluckiest fact needs what is left of its margin.",
+        exact_cells,
+        judge_exact,
+    ),
+    Claim(
+        "part-of-table",
+        "remark after theorem 4",
+        "For a part of S x R the size follows the number of facts in it, not S R (99% recalled).",
+        share_cells,
+        judge_mlp,
+    ),
+    Claim(
+        "built-against-trained",
+        "beyond",
+        "Attention that selects, with one convex solve a layer of the MLP, holds at least half the facts a parameter "
+        "that training reaches, on three sizes of tables, every fact right.",
+        trained_cells,
+        judge_trained,
+    ),
+)
