@@ -24,7 +24,15 @@ FACTS = "facts-growth"
 """Its smoke cells are those of figure 4, which the tests of the figures compute."""
 BUILT = "built-against-trained"
 """Some of its cells are too. Both are judged on made-up rows."""
-AT_ANY_SIZE = ("margin-in-image", "margin-outside-image", "gradient-step", "rounding", "one-hot", "layerwise")
+AT_ANY_SIZE = (
+    "margin-in-image",
+    "margin-outside-image",
+    "gradient-step",
+    "rounding",
+    "one-hot",
+    "layerwise",
+    "all-facts",
+)
 """Identities, bounds and exact moments: they hold at smoke sizes too. The others are laws of growth."""
 
 

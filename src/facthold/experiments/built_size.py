@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from facthold.cells import Cell, Result
-from facthold.errors import check_positive
+from facthold.errors import check_positive, unknown
 from facthold.experiments.builders import Knobs, builder
 from facthold.experiments.fact_capacity import make_problem, nested_table
 from facthold.experiments.variants import VARIANTS
-from facthold.facts import FactTable, random_share
+from facthold.facts import TABLES, FactTable, random_share
 from facthold.factual import FactualRecall
 from facthold.keys import derive
 from facthold.measure.capacity import FOUND
@@ -44,6 +44,7 @@ class BuiltSize(Cell):
     d: int = 0
     """Embedding dimension; 0 where it is what is searched."""
     per_head: int = 0
+    table_kind: str = "random"
     share: float = 1.0
     """Share of S x R that is in the table."""
     goal: float = 0.99
@@ -63,6 +64,8 @@ class BuiltSize(Cell):
             raise ValueError(f"goal={self.goal} and share={self.share} must be above 0 and at most 1")
         if not self.seeds:
             raise ValueError("seeds must hold at least one seed")
+        if self.table_kind not in TABLES:
+            raise unknown("table_kind", self.table_kind, TABLES)
 
     @property
     def label(self) -> str:
@@ -78,7 +81,7 @@ class BuiltSize(Cell):
         return 1.0 * len(self.seeds) * (self.S * self.R / 256)
 
     def table(self, seed: int) -> FactTable:
-        whole = nested_table("random", self.S, self.R, self.D, seed)
+        whole = nested_table(self.table_kind, self.S, self.R, self.D, seed)
         return whole if self.share == 1 else random_share(whole, self.share, key=derive("share", seed, self.share))
 
     def build(self, size: int, seed: int) -> tuple[Transformer, FactualRecall]:
