@@ -45,7 +45,8 @@ class BuiltRecall(Cell):
     def cost(self) -> float:
         """Mostly asking: the products of the heads and of the MLP for each prompt."""
         prompts = len(self.seeds) * self.share * self.S * self.R * self.draws
-        return prompts * 2 * self.d * (2 * (self.S + self.R) + 2 * self.m) / 5e10 + len(self.seeds)
+        Hd_h = max(self.d_h, 1) * 2 * -(-self.S // max(self.per_head, 1))
+        return prompts * 2 * (Hd_h * (self.d + 2 * (self.S + self.R)) + 2 * self.m * self.d) / 5e10 + len(self.seeds)
 
     def run(self) -> Result:
         per_seed = [self._ask(seed) for seed in self.seeds]

@@ -78,7 +78,8 @@ class BuiltSize(Cell):
 
     @property
     def cost(self) -> float:
-        return 1.0 * len(self.seeds) * (self.S * self.R / 256)
+        """About ten builds a seed, some of them compiled for the first time."""
+        return len(self.seeds) * (4 + self.S * self.R / 100)
 
     def table(self, seed: int) -> FactTable:
         whole = nested_table(self.table_kind, self.S, self.R, self.D, seed)
