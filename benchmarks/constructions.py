@@ -25,7 +25,7 @@ from facthold.measure.facts import fact_accuracy, fact_margins  # noqa: E402
 from facthold.train import RecallFacts, fit, protocol  # noqa: E402
 
 TABLES = ((16, 18, 46, 16, 64), (32, 32, 96, 32, 128), (45, 45, 120, 45, 180))
-"""S = R with D = 8; d and m of what is built; d and m of what is trained, with H = 8 and H d_h = d."""
+"""S = R with D = 8; d and m of what is built; d and m of what is trained, with H = 8 and H d_h = d (40 at d = 45)."""
 WAY = VARIANTS["code"]
 
 
@@ -47,7 +47,7 @@ def compare(S: int, d: int, m: int, trained_d: int, trained_m: int, name: str) -
         "facts": len(table), "built_params": model.n_params, "built_recall": recalled, "built_seconds": seconds[0],
         "built_again_seconds": seconds[1],
         "trained_params": run.model.n_params if run else None, "trained_seconds": trained_seconds,
-        "trained_recall": fact_accuracy(run.model, asked, key=derive("ask", 0)) if run else None,
+        "trained_recall": fact_accuracy(run.model, asked, key=derive("ask", 0)) if run else 0.0,
         "trained": run.status if run else "diverged", "ratio": trained_seconds / seconds[0],
     }  # fmt: skip
 

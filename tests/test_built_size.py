@@ -152,3 +152,14 @@ def test_constructions_are_held_to_half_of_training() -> None:
     assert claim.judge(rows(0.06, 0.1)).holds
     assert not claim.judge(rows(0.04, 0.1)).holds
     assert len([c for c in claim.cells("quick") if isinstance(c, BuiltSize)]) == 3
+
+
+def test_one_wrong_fact_is_enough_to_say_no() -> None:
+    claim = CLAIMS["all-facts"]
+    rows = [
+        {"kind": cell.kind, **cell.spec, "wrong": [0] * 5, "smallest_margin": [0.1] * 5, "facts": 256}
+        for cell in claim.cells("quick")
+    ]
+    assert claim.judge(rows).holds
+    rows[1]["wrong"] = [0, 0, 1, 0, 0]
+    assert not claim.judge(rows).holds

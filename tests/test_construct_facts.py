@@ -231,7 +231,7 @@ REFUSED: dict[str, Callable[[], Transformer]] = {
     "H=1 is too few.*at least 2": lambda: attention_only(small(), 1, 4, key=KEY),
     "H=3 heads of 4 tokens each are too few.*needs 4": lambda: attention_only(small(), 3, 4, key=KEY, per_head=4),
     "H=7 heads are too few.*8 in all": lambda: attention_and_mlp(small(), 4, key=KEY, H=7, per_subset=2),
-    "H=13 heads of d_h=2 do not fit in d=24": lambda: selecting_attention(small(), 4, key=KEY, H=13, d_h=2),
+    "d=24 has room for 12 heads of d_h=2, and H=13": lambda: selecting_attention(small(), 4, key=KEY, H=13, d_h=2),
     "d_h=1 has two directions.*serves 4 tokens": lambda: selecting_attention(small(), 4, key=KEY, H=4, d_h=1),
     "m=0.*at least 1": lambda: attention_and_mlp(small(), 0, key=KEY),
     "m=0.*a width of at least 1": lambda: selecting_attention(small(), 0, key=KEY),
@@ -248,3 +248,12 @@ REFUSED: dict[str, Callable[[], Transformer]] = {
 def test_what_cannot_work_is_refused(message: str) -> None:
     with pytest.raises(ValueError, match=message):
         REFUSED[message]()
+
+
+def test_facts_that_nothing_additive_holds() -> None:
+    """s + r mod 2: what is linear in the codes says nothing of the answer."""
+    s, r = np.divmod(np.arange(16), 4)
+    table = FactTable(4, 4, 2, s, r, (s + r) % 2)
+    problem = factual_recall(table, 16, key=jax.random.key(3))
+    model = selecting_attention(problem, 64, key=jax.random.key(4))
+    assert (fact_margins(model, problem, key=jax.random.key(5), draws=3) > 0).all()

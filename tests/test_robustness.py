@@ -127,7 +127,7 @@ def test_longer_prompts_are_asked_of_the_same_model() -> None:
     result = cell.run()
     # Three tokens are s, r and EOS: with less noise the recall cannot fall where attention is right.
     assert result["recall"][0] >= result["recall"][1] == result["accuracy"]
-    assert 0 <= result["recall"][2] <= 1
+    assert result["recall"][2] == result["accuracy"]  # beta leaves so little that 200 tokens do not show
 
 
 def test_the_same_spec_gives_the_same_result_and_8_is_8_point_0() -> None:

@@ -26,6 +26,7 @@ from facthold.cli.memory import DOption
 from facthold.cli.progress import working
 from facthold.cli.sizes import at_least_one, check_prompts, check_size
 from facthold.cli.tables import count
+from facthold.errors import check_memory
 from facthold.experiments.builders import BUILDERS, Knobs, builder
 from facthold.experiments.built_size import text_problem
 from facthold.experiments.fact_capacity import nested_table
@@ -72,7 +73,15 @@ def construct(
         raise ValueError(f"--method {method} holds facts in the heads; give their dimension --d-h, {d} to start with")
     if way.knob != "m" and m:
         raise ValueError(f"--method {method} has no MLP, and -m is {m}; leave it out")
+    if per_head and way.place == "beyond":
+        raise ValueError(f"--per-head {per_head} is for attention and attention-mlp; --method {method} has its own")
     check_prompts(T, None)
+    if save is not None and save.is_dir():
+        raise ValueError(f"--save {save} is a folder; give the name of a file")
+    check_memory(f"-d {d}", 24 * d * d)
+    wide = d if method == "attention-mlp" and not d_h else max(d_h, 1)
+    if facts is None:
+        _check(S or SUBJECTS, R or RELATIONS, (R or RELATIONS) * (D or ANSWERS), d, wide, m, T)
     if facts is not None:
         known, p = read_given(facts, {"-S": S, "-R": R, "-D": D, "--table": table})
     else:
@@ -81,8 +90,7 @@ def construct(
         if p is not None:
             raise ValueError("take one of --share and the column p of --facts")
         known = random_share(known, share, key=derive("share", seed, share))
-    tokens = known.S + known.R
-    check_size(known.S, known.R, known.A, d=d, H=tokens, d_h=max(d_h, 1), m=m, noise=None, T=T)
+    _check(known.S, known.R, known.A, d, wide, m, T)
     if save is not None:
         writable(save.parent)
     problem = text_problem(known, d, seed, T, p)
@@ -91,11 +99,12 @@ def construct(
         model = way.build(problem, Knobs(d_h=d_h, m=m, per_head=per_head), derive("build", seed, method))
         seconds = time.perf_counter() - start
         margins = fact_margins(model, problem, key=derive("ask", seed), draws=draws)
+    always = int((margins > 0).all(axis=0).sum())
     found: dict[str, Any] = {
         "method": method, "seed": seed, "d": d, "H": model.H, "d_h": model.d_h, "m": model.m, "T": T, "draws": draws,
         **about_table(known), "facts": len(known), "n_params": model.n_params,
-        "facts_per_param": len(known) / model.n_params, "recall": float((margins > 0).mean()),
-        "always_recalled": int((margins > 0).all(axis=0).sum()), "smallest_margin": float(np.min(margins)),
+        "facts_per_param": always / model.n_params, "recall": float((margins > 0).mean()),
+        "always_recalled": always, "smallest_margin": float(np.min(margins)),
         "median_margin": float(np.median(margins)), "seconds": seconds,
     }  # fmt: skip
     if not json:
@@ -108,6 +117,11 @@ def construct(
         print_json(found)
 
 
+def _check(S: int, R: int, A: int, d: int, d_h: int, m: int, T: int) -> None:
+    """Refuse what does not fit in memory, before any of it is made: at worst a head for each token."""
+    check_size(S, R, A, d=d, H=min(S + R, max(2, -(-4 * (S + R) // d_h))), d_h=d_h, m=m, noise=None, T=T)
+
+
 def _say(f: dict[str, Any], place: str) -> None:
     typer.echo(
         f"{f['method']} ({place}): {f['recall']:.2%} recalled; {f['always_recalled']} of {f['facts']} facts right "
@@ -116,5 +130,5 @@ def _say(f: dict[str, Any], place: str) -> None:
     typer.echo(f"smallest margin {f['smallest_margin']:.4g}, median {f['median_margin']:.4g}")
     typer.echo(
         f"{f['n_params']} parameters (d={f['d']}, H={f['H']}, d_h={f['d_h']}, m={f['m']}), "
-        f"{f['facts_per_param']:.4g} facts a parameter"
+        f"{f['facts_per_param']:.4g} facts a parameter, of those that are always right"
     )

@@ -98,7 +98,9 @@ def reading_rows(
 ) -> Float[np.ndarray, "d_h d"]:
     """The W_V of least norm with W_V phi(z) = code of z for the tokens of a head, and W_V phi(EOS) = 0."""
     if len(tokens) >= problem.d:
-        raise ValueError(f"a head cannot tell {len(tokens)} tokens and EOS apart in d={problem.d}; take more heads")
+        raise ValueError(
+            f"a head cannot tell {len(tokens)} tokens and EOS apart in d={problem.d}; take d > {len(tokens)}"
+        )
     phi = problem.phi[[*tokens, problem.EOS]].astype(np.float64)
     wanted = np.concatenate([code, np.zeros((1, code.shape[1]))])
     return (np.linalg.pinv(phi) @ wanted).T

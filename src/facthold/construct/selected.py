@@ -35,7 +35,8 @@ def selecting_attention(
     """H = d / d_h heads that write a code for s and one for r, and an MLP memory from both to the answer.
 
     The fewer tokens a head serves, the easier they are to select: without d_h it is 1, or 2 where a head would have
-    more than two tokens to write. ``how`` names the solve of the MLP: 'layerwise', 'convex' or 'ridge'.
+    more than two tokens to write. ``how`` names the solve of the MLP: 'layerwise' (or the convex readout, where that
+    recalls more), 'convex' or 'ridge'.
     """
     check_dimension(problem)
     if d_h is None:
@@ -48,16 +49,33 @@ def selecting_attention(
     H = problem.d // d_h if H is None else H
     if not 2 <= H <= problem.d // d_h:
         raise ValueError(
-            f"H={H} heads of d_h={d_h} do not fit in d={problem.d}: subjects and relations need a head each, and all "
-            f"heads together H d_h <= d"
+            f"d={problem.d} has room for {problem.d // d_h} heads of d_h={d_h}, and H={H}: subjects and relations "
+            f"need a head each, so at least 2, and all heads together H d_h <= d; take d >= {max(H, 2) * d_h}"
         )
     subsets = partition_into(problem, H)
     written = [codes(len(tokens), d_h, key=fold(key, "codes", i)) for i, tokens in enumerate(subsets)]
     W_V = np.stack([reading_rows(problem, tokens, code) for tokens, code in zip(subsets, written, strict=True)])
     W_O = np.eye(len(subsets) * d_h, problem.d).reshape(len(subsets), d_h, problem.d)
-    mlp = READOUTS[how](_associations(problem, subsets, written, W_O), m, key=fold(key, "MLP"))
+    mlp = _memory(_associations(problem, subsets, written, W_O), m, how, fold(key, "MLP"))
     mlp = eqx.tree_at(lambda mlp: mlp.W, mlp, mlp.W / RESIDUAL)
     return assemble(problem, subsets, separating_keys(problem, subsets), W_V, RESIDUAL * W_O, H=H, mlp=mlp)
+
+
+def _memory(associations: Problem, m: int, how: str, key: PRNGKeyArray) -> MLPMemory:
+    """The MLP by ``how``. One convex solve a layer starts from what is linear in the codes; where that says nothing of
+    the answer (s + r mod 2, say) it cannot recover, and the convex readout on random features may recall more."""
+    memory = READOUTS[how](associations, m, key=key)
+    if how != "layerwise" or (right := _right(memory, associations)) == associations.N:
+        return memory
+    other = convex(associations, m, key=key)
+    return other if _right(other, associations) > right else memory
+
+
+def _right(memory: MLPMemory, associations: Problem) -> int:
+    """How many arg max are right. The solve has held these scores too."""
+    E, U, f = (np.asarray(array) for array in (associations.E, associations.U, associations.f))
+    hidden = memory.sigma(E @ np.asarray(memory.W).T)
+    return int((np.argmax(hidden @ np.asarray(memory.V) @ U.T, axis=1) == f).sum())
 
 
 def codes(n: int, d_h: int, *, key: PRNGKeyArray) -> Float[np.ndarray, "n d_h"]:
@@ -69,7 +87,7 @@ def codes(n: int, d_h: int, *, key: PRNGKeyArray) -> Float[np.ndarray, "n d_h"]:
         return np.eye(n, d_h)
     if d_h == 1:
         if n > 2:
-            raise ValueError(f"d_h=1 has two directions, and a head serves {n} tokens; take d_h >= 2, or more heads")
+            raise ValueError(f"d_h=1 has two directions, and a head serves {n} tokens; take d_h >= 2, or a larger d")
         return np.array([[1.0], [-1.0]])
     if d_h == 2:
         angle = 2 * np.pi * np.arange(n) / n

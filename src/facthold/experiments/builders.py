@@ -9,6 +9,7 @@ from jaxtyping import PRNGKeyArray
 
 from facthold.construct.attention import attention_only
 from facthold.construct.attention_mlp import attention_and_mlp
+from facthold.construct.heads import asked_tokens
 from facthold.construct.selected import selecting_attention
 from facthold.construct.values import solved_values
 from facthold.errors import unknown
@@ -43,8 +44,8 @@ class Builder:
 
 
 def _attention(problem: FactualRecall, size: Knobs, key: PRNGKeyArray) -> Transformer:
-    table, M = problem.table, size.per_head or PER_HEAD
-    H = ceil(table.S / M) + ceil(table.R / M)
+    M = size.per_head or PER_HEAD
+    H = sum(ceil(len(tokens) / M) for tokens in asked_tokens(problem))
     return attention_only(problem, H, size.d_h, key=key, per_head=M)
 
 
