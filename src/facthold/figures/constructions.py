@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import LogLocator
 
 from facthold.cells import Cell
 from facthold.experiments.attended import Attended
@@ -102,6 +103,8 @@ def _facts(axes: Axes, rows: Sequence[Values]) -> None:
     style.guide(axes, x, bounds.FACTS_A_PARAMETER * x, f"{bounds.FACTS_A_PARAMETER} a parameter (authors)")
     most = [bounds.capacity_in_bits(lambda N: bounds.bits_uniform(N, ANSWERS), BITS * p) for p in x]
     axes.plot(x, most, "k:", linewidth=1, label=rf"bound: facts $\log_2 D$ = {BITS} bits a parameter")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator())  # too many decades for more
     axes.legend(frameon=False, fontsize=8)
 
 
