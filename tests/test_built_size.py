@@ -17,7 +17,7 @@ from facthold.measure.smallest import find_smallest
 
 TINY = BuiltSize(builder="values", S=4, R=4, D=2, guess=6, seeds=(0,))
 LOST = {"status": "search ceiling", "probes": [[9, 0.5]]}
-GROWTH = {"attention-growth": "Hd_h", "mlp-growth": "md", "mlp-exact-growth": "md", "part-of-table": "md"}
+GROWTH = ("attention-growth", "attention-dimension", "mlp-growth", "mlp-answers", "mlp-exact-growth", "part-of-table")
 
 
 @pytest.mark.parametrize("needed", [1, 2, 3, 40, 41, 97, 1000])
@@ -115,9 +115,14 @@ def _rows(id: str, exponent: float) -> list[dict[str, Any]]:
     for cell in CLAIMS[id].cells("quick"):
         assert isinstance(cell, BuiltSize)
         facts = round(cell.share * cell.S * cell.R)
-        x = cell.S + cell.R if id == "attention-growth" else facts
+        x = {
+            "attention-growth": cell.S + cell.R,
+            "attention-dimension": max(cell.R, cell.D),
+            "mlp-answers": cell.d * cell.S / cell.D + facts,
+        }.get(id, facts)
         size = 100.0 * x**exponent
-        found = {"status": "found", "size": size, "facts": facts, "per_seed": [{"Hd_h": size, "md": size}]}
+        about = {"Hd_h": size, "md": size, "d": size}
+        found = {"status": "found", "size": size, "facts": facts, "per_seed": [about]}
         rows.append({"kind": cell.kind, **cell.spec, **found})
     return rows
 

@@ -27,6 +27,8 @@ MLP_S = {"smoke": (4, 8, 12), "quick": (12, 16, 20, 24)}
 """Multiples of D = 4. Below S = 10, 99% of the table is all of it."""
 EXACT_S = {"smoke": (3, 4, 5), "quick": (4, 6, 8, 10, 12)}
 SHARES = {"smoke": (0.25, 0.5, 1.0), "quick": (0.125, 0.25, 0.5, 1.0)}
+DIMENSION_R = {"smoke": (4, 6, 8), "quick": (8, 12, 16, 24, 32)}
+ANSWERS_D = {"smoke": (2, 4, 8), "quick": (2, 4, 8, 16)}
 SEEDS = {"smoke": (0,), "quick": (0, 1, 2, 3, 4)}
 BUILT = {"smoke": ((12, 6),), "quick": ((18, 16), (32, 32), (45, 45))}
 """(d, S) of the tables that are compiled, S = R and D = 8."""
@@ -86,11 +88,28 @@ def exact_cells(preset: str) -> list[Cell]:
     return [_mlp(S, 129, 1.0, at_preset(SEEDS, preset)) for S in at_preset(EXACT_S, preset)]
 
 
-def _mlp(S: int, d: int, goal: float, seeds: tuple[int, ...], share: float = 1.0, table: str = "random") -> BuiltSize:
+def _mlp(
+    S: int, d: int, goal: float, seeds: tuple[int, ...], share: float = 1.0, table: str = "random", D: int = 4
+) -> BuiltSize:
     return BuiltSize(
-        builder="attention-mlp", S=S, R=S, D=4, d=d, per_head=2, goal=goal, guess=40 * S, seeds=seeds, share=share,
+        builder="attention-mlp", S=S, R=S, D=D, d=d, per_head=2, goal=goal, guess=40 * S, seeds=seeds, share=share,
         table_kind=table,
     )  # fmt: skip
+
+
+def dimension_cells(preset: str) -> list[Cell]:
+    """Heads of full rank, one for each token, so that only d is left to search; R grows."""
+    seeds = at_preset(SEEDS, preset)[:3]
+    return [
+        BuiltSize(builder="attention-full", S=8, R=R, D=4, guess=12 * R, seeds=seeds)
+        for R in at_preset(DIMENSION_R, preset)
+    ]
+
+
+def answer_cells(preset: str) -> list[Cell]:
+    """One S, R and d; D alone changes how many facts an answer serves, C(a) = S / D."""
+    seeds, S = at_preset(SEEDS, preset)[:3], 8 if preset == "smoke" else 16
+    return [_mlp(S, 32 * S + 1, 0.99, seeds, table="balanced", D=D) for D in at_preset(ANSWERS_D, preset)]
 
 
 def share_cells(preset: str) -> list[Cell]:
@@ -128,6 +147,19 @@ def judge_attention(rows: Sequence[Values]) -> Judgement:
 def judge_mlp(rows: Sequence[Values]) -> Judgement:
     predicted = f"m d as S R: exponent 1 within {TOLERANCE}"
     measured, error, slope = _exponent(predicted, rows, lambda r: r["facts"], "md")
+    return Judgement(predicted, measured, error, abs(slope - 1) <= TOLERANCE)
+
+
+def judge_dimension(rows: Sequence[Values]) -> Judgement:
+    predicted = f"d as max(R, D): exponent 1 within {TOLERANCE}"
+    measured, error, slope = _exponent(predicted, rows, lambda r: max(r["R"], r["D"]), "d")
+    return Judgement(predicted, measured, error, abs(slope - 1) <= TOLERANCE)
+
+
+def judge_answers(rows: Sequence[Values]) -> Judgement:
+    """The noise of m neurons in the proof of lemma 3: (C(a) + C(a') + 2 S R / d) / m."""
+    predicted = f"m d as d (C(a) + S R / d): exponent 1 within {TOLERANCE}"
+    measured, error, slope = _exponent(predicted, rows, lambda r: r["d"] * (r["S"] / r["D"]) + r["S"] * r["R"], "md")
     return Judgement(predicted, measured, error, abs(slope - 1) <= TOLERANCE)
 
 
@@ -181,12 +213,28 @@ CLAIMS = (
         judge_attention,
     ),
     Claim(
+        "attention-dimension",
+        "theorem 3",
+        "The attention-only construction needs d in proportion to the answers in superposition, max(R, D) "
+        "(99% recalled; S = 8, D = 4, heads of full rank).",
+        dimension_cells,
+        judge_dimension,
+    ),
+    Claim(
         "mlp-growth",
         "theorem 4",
         "The construction with an MLP needs m d in proportion to the facts S R, where d is 32 times S and R "
         "(99% recalled, D = 4, every answer as often).",
         mlp_cells,
         judge_mlp,
+    ),
+    Claim(
+        "mlp-answers",
+        "theorem 4",
+        "At one S, R and d the construction with an MLP needs an m that grows with C(a), the facts that an answer "
+        "serves (99% recalled, S = R = 16, d = 513).",
+        answer_cells,
+        judge_answers,
     ),
     Claim(
         "mlp-exact-growth",

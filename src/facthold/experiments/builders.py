@@ -49,6 +49,11 @@ def _attention(problem: FactualRecall, size: Knobs, key: PRNGKeyArray) -> Transf
     return attention_only(problem, H, size.d_h, key=key, per_head=M)
 
 
+def _full_attention(problem: FactualRecall, size: Knobs, key: PRNGKeyArray) -> Transformer:
+    H = sum(map(len, asked_tokens(problem)))
+    return attention_only(problem, H, problem.d, key=key, per_head=1)
+
+
 def _attention_mlp(problem: FactualRecall, size: Knobs, key: PRNGKeyArray) -> Transformer:
     return attention_and_mlp(problem, size.m, key=key, d_h=size.d_h or None, per_subset=size.per_head or None)
 
@@ -65,6 +70,7 @@ BUILDERS = {
     builder.name: builder
     for builder in (
         Builder("attention", "theorem 3", _attention, "d_h", "heads add up the answers of s and of r"),
+        Builder("attention-full", "theorem 3", _full_attention, "d", "the same, a head of full rank for each token"),
         Builder("attention-mlp", "theorem 4", _attention_mlp, "m", "heads project s and r, Hermite tensors in the MLP"),
         Builder("values-ridge", "beyond", _values("ridge"), "d", "one token a dimension, values by least squares"),
         Builder("values", "beyond", _values("convex"), "d", "one token a dimension, values of least cross entropy"),
