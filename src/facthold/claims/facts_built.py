@@ -36,7 +36,7 @@ BUILT = {"smoke": ((12, 6),), "quick": ((18, 16), (32, 32), (45, 45))}
 
 def recall_cells(preset: str) -> list[Cell]:
     """Complete tables of 256 facts and random halves of them, by both constructions; one of 1,024 facts."""
-    if preset == "smoke":
+    if at_preset({"smoke": True, "quick": False}, preset):
         small: dict[str, Any] = {"S": 4, "R": 4, "D": 4, "draws": 5, "seeds": (0, 1), "per_head": 1}
         return [
             BuiltRecall(builder="attention", d=512, d_h=256, **small),

@@ -36,7 +36,16 @@ from facthold.cli.fact_tables import (
 from facthold.cli.memory import DOption
 from facthold.cli.progress import working
 from facthold.cli.searches import say_search
-from facthold.cli.sizes import at_least_one, check_goal, check_prompts, check_protocol, check_size, head_size, width
+from facthold.cli.sizes import (
+    at_least_one,
+    check_goal,
+    check_prompts,
+    check_protocol,
+    check_size,
+    check_weights,
+    head_size,
+    width,
+)
 from facthold.cli.tables import count
 from facthold.errors import unknown
 from facthold.experiments.fact_capacity import (
@@ -189,6 +198,7 @@ def fact_capacity(
     check_prompts(T, None)
     if growth not in GROWTH:
         raise unknown("--growth", growth, GROWTH)
+    check_weights(**size)  # before a search is laid out for a model that cannot be
     place = find_place(workers, ray)
     cell = FactCapacity(
         alpha=alpha, beta=beta, d=d, H=heads, D=None if distinct else D or ANSWERS,
