@@ -27,7 +27,7 @@ from facthold.cli.progress import working
 from facthold.cli.sizes import at_least_one, check_prompts, check_size
 from facthold.cli.tables import count
 from facthold.errors import check_memory
-from facthold.experiments.builders import BUILDERS, Knobs, builder
+from facthold.experiments.builders import BUILDERS, Knobs, build_facts, builder
 from facthold.experiments.built_size import text_problem
 from facthold.experiments.fact_capacity import nested_table
 from facthold.facts import random_share
@@ -96,7 +96,7 @@ def construct(
     problem = text_problem(known, d, seed, T, p)
     start = time.perf_counter()
     with working(f"putting {count(len(known), 'fact')} into weights by {method}"):
-        model = way.build(problem, Knobs(d_h=d_h, m=m, per_head=per_head), derive("build", seed, method))
+        model = build_facts(method, problem, Knobs(d_h=d_h, m=m, per_head=per_head), seed)
         seconds = time.perf_counter() - start
         margins = fact_margins(model, problem, key=derive("ask", seed), draws=draws)
     always = int((margins > 0).all(axis=0).sum())

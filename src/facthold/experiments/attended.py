@@ -8,7 +8,7 @@ import numpy as np
 
 from facthold.cells import Cell, Result
 from facthold.errors import check_positive
-from facthold.experiments.builders import Knobs, builder
+from facthold.experiments.builders import Knobs, build_facts, builder
 from facthold.experiments.built_size import text_problem
 from facthold.experiments.fact_capacity import nested_table
 from facthold.factual import FactualRecall
@@ -52,7 +52,7 @@ class Attended(Cell):
     def run(self) -> Result:
         problem = text_problem(nested_table("random", self.S, self.R, self.D, self.seed), self.d, self.seed, self.T)
         size = Knobs(d_h=self.d_h, m=self.m, per_head=self.per_head)
-        model = builder(self.builder).build(problem, size, derive("build", self.seed, self.builder))
+        model = build_facts(self.builder, problem, size, self.seed)
         prompts = Prompts.of(problem.table, T=self.T, n_noise=problem.n_noise)
         tokens = np.asarray(prompts.sequences(jnp.asarray([self.fact]), key=derive("prompt", self.seed)))[0]
         X = jnp.asarray(problem.phi[tokens])[None]

@@ -14,6 +14,7 @@ from facthold.construct.selected import selecting_attention
 from facthold.construct.values import solved_values
 from facthold.errors import unknown
 from facthold.factual import FactualRecall
+from facthold.keys import derive
 from facthold.models.transformer import Transformer
 
 PER_HEAD = 4
@@ -86,3 +87,8 @@ def builder(name: str) -> Builder:
     if name not in BUILDERS:
         raise unknown("construction", name, BUILDERS)
     return BUILDERS[name]
+
+
+def build_facts(name: str, problem: FactualRecall, size: Knobs, seed: int) -> Transformer:
+    """The transformer that a builder makes with this seed."""
+    return builder(name).build(problem, size, derive("build", seed, name))

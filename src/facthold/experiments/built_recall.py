@@ -7,7 +7,7 @@ import numpy as np
 
 from facthold.cells import Cell, Result
 from facthold.errors import check_positive
-from facthold.experiments.builders import Knobs, builder
+from facthold.experiments.builders import Knobs, build_facts, builder
 from facthold.experiments.built_size import text_problem
 from facthold.experiments.fact_capacity import nested_table
 from facthold.facts import random_share
@@ -65,6 +65,6 @@ class BuiltRecall(Cell):
             table = random_share(table, self.share, key=derive("share", seed, self.share))
         problem = text_problem(table, self.d, seed)
         size = Knobs(d_h=self.d_h, m=self.m, per_head=self.per_head)
-        model = builder(self.builder).build(problem, size, derive("build", seed, self.builder))
+        model = build_facts(self.builder, problem, size, seed)
         margins = fact_margins(model, problem, key=derive("ask", seed), draws=self.draws)
         return int((~(margins > 0)).any(axis=0).sum()), float(np.min(margins)), model.n_params

@@ -8,7 +8,7 @@ import numpy as np
 
 from facthold.cells import Cell, Result
 from facthold.errors import check_positive, unknown
-from facthold.experiments.builders import Knobs, builder
+from facthold.experiments.builders import Knobs, build_facts, builder
 from facthold.experiments.fact_capacity import make_problem, nested_table
 from facthold.experiments.variants import VARIANTS
 from facthold.facts import TABLES, FactTable, random_share
@@ -90,7 +90,7 @@ class BuiltSize(Cell):
         way = builder(self.builder)
         problem = text_problem(self.table(seed), size if way.knob == "d" else self.d, seed)
         sizes = {"per_head": self.per_head} | ({way.knob: size} if way.knob != "d" else {})
-        return way.build(problem, Knobs(**sizes), derive("build", seed, self.builder)), problem
+        return build_facts(self.builder, problem, Knobs(**sizes), seed), problem
 
     def run(self) -> Result:
         found = [self._search(seed) for seed in self.seeds]
