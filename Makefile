@@ -22,7 +22,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "facthold needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,parquet]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,parquet,facts,elements]'
 	@touch $(STAMP)
 
 demo: $(STAMP)

@@ -78,6 +78,32 @@ def test_weights_stand_under_their_names(tmp_path: Path) -> None:
     assert about["problem"]["labels"]["relations"] == ["relation é"]
 
 
+def test_further_answers_are_saved_where_there_are_some(tmp_path: Path) -> None:
+    rows = [("s", "r", "a"), ("s", "r", "b"), ("t", "r", "b"), ("s", "r", "c"), ("t", "r", "a")]
+    problem = factual_recall(FactTable.from_rows(rows, "all"), 8, key=KEY)
+    file = save_model(tmp_path / "several.safetensors", MODELS["text"], problem)
+    assert_array_equal(load_file(file)["problem.also"], [[0, 1], [0, 2], [1, 0]])
+    _, again = load_model(file)
+    assert isinstance(again, FactualRecall)
+    assert [again.table.right(i) for i in range(2)] == [(0, 1, 2), (1, 0)]
+    # A file without them is what it was before there was such a field, and is read as one with none.
+    _, plain = load_model(save_model(tmp_path / "one.safetensors", MODELS["text"], problem_for("text")))
+    assert "problem.also" not in load_file(tmp_path / "one.safetensors")
+    assert isinstance(plain, FactualRecall)
+    assert plain.table.also.shape == (0, 2)
+
+
+def test_further_answers_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    problem = factual_recall(FactTable.from_rows([("s", "r", "a"), ("s", "r", "b")], "all"), 8, key=KEY)
+    file = save_model(tmp_path / "several.safetensors", MODELS["text"], problem)
+    with safe_open(file, framework="numpy") as opened:
+        metadata = opened.metadata()
+    wrong = load_file(file) | {"problem.also": np.array([[0, 7]], np.int32)}
+    save_file(wrong, tmp_path / "wrong", metadata)
+    with pytest.raises(FactholdError, match="answers of also must lie between 0 and 1"):
+        load_model(tmp_path / "wrong")
+
+
 def snippets() -> Iterator[str]:
     return (code for code in re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL) if "fact = 0" in code)
 

@@ -1,17 +1,14 @@
-"""Fact tables: what they promise about answers, against counting by hand; and tables from CSV files."""
+"""Fact tables: what they promise about answers, against counting by hand."""
 
 import math
 from collections import Counter
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from facthold.errors import FactholdError
 from facthold.facts import NO_FACT, FactTable, balanced_table, make_table, random_table
-from facthold.facts_csv import read_facts
 
 KEY = jax.random.key(4)
 CAPITALS = [
@@ -133,72 +130,3 @@ def test_a_fact_that_is_given_twice_is_kept_once() -> None:
 def test_wrong_tables_are_refused(make, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         make()
-
-
-def csv(tmp_path: Path, text: str) -> Path:
-    file = tmp_path / "facts.csv"
-    file.write_text(text, encoding="utf-8")
-    return file
-
-
-def test_a_csv_file_is_its_rows(tmp_path: Path) -> None:
-    lines = [f"{a}, {r} ,{s}" for s, r, a in CAPITALS]  # columns in any order, spaces around cells
-    table, p = read_facts(csv(tmp_path, "\ufeffanswer,relation,subject\n\n" + "\n".join(lines) + "\n"))
-    rows = FactTable.from_rows(CAPITALS)
-    assert (table.labels, triples(table), p) == (rows.labels, triples(rows), None)
-
-
-def test_probabilities_of_a_csv_file(tmp_path: Path) -> None:
-    """A fact that stands there twice is one fact, asked as often as both lines together."""
-    text = 'subject,relation,answer,p\nA,r,"x, y",0.5\nB,r,z,0.125\nA,r,"x, y",0.25\nC,r,z,0.125\n'
-    table, p = read_facts(csv(tmp_path, text))
-    assert len(table) == 3
-    assert_array_equal(p, [0.75, 0.125, 0.125])
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("", "facts.csv is empty"),
-        ("\n\n", "facts.csv is empty"),
-        ("subject,relation,answer\n", "a header and no facts"),
-        ("subject,relation\na,b\n", "line 1: no column 'answer'"),
-        ("a,b,c\n", "line 1: no column 'subject'"),
-        ("subject,relation,answer,prob\na,b,c,1\n", "line 1: unknown column 'prob'"),
-        ("subject,relation,answer,answer\na,b,c,c\n", "line 1: the column 'answer' is there twice"),
-        ("subject,relation,answer\na,b,c\nd,,f\n", "line 3: the relation is empty"),
-        ("subject,relation,answer\na,b,c\n\n,,\n", "line 4: the subject is empty"),
-        ("subject,relation,answer\na,b,c\nd,e\n", "line 3: 2 cells, where the header has 3"),
-        ("subject,relation,answer\na,b,c\nx,b,c\na,b,d\n", r"line 4: the fact \('a', 'b'\) .* 'd', and 'c' in line 2"),
-        ("subject,relation,answer,p\na,b,c,half\n", "line 2: p is 'half', which is not a number"),
-        ("subject,relation,answer,p\na,b,c,1.5\nd,b,c,-0.5\n", "line 3: p is -0.5; it must be 0 or more"),
-        ("subject,relation,answer,p\na,b,c,nan\n", "line 2: p is nan"),
-        ("subject,relation,answer,p\na,b,c,0.5\nd,b,c,0.4\n", "column p: .* sums to 0.9"),
-        ('subject,relation,answer\na,b,"c\n', "line 2: not CSV"),
-    ],
-)
-def test_a_bad_csv_file_is_one_line_that_names_file_and_line(text: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(FactholdError, match=says) as error:
-        read_facts(csv(tmp_path, text))
-    assert "facts.csv" in str(error.value)
-    assert "\n" not in str(error.value)
-
-
-def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FactholdError, match="no such file of facts"):
-        read_facts(tmp_path / "none.csv")
-    with pytest.raises(FactholdError, match="cannot read"):
-        read_facts(tmp_path)
-    (tmp_path / "picture.csv").write_bytes(bytes(range(256)) * 4)
-    with pytest.raises(FactholdError, match="is not text"):
-        read_facts(tmp_path / "picture.csv")
-    (tmp_path / "zeros.csv").write_bytes(b"subject,relation,answer\n\0\0\0,a,b\n")
-    table, _ = read_facts(tmp_path / "zeros.csv")  # odd, but text
-    assert len(table) == 1
-
-
-def test_a_large_table_is_read_in_time_that_grows_with_its_length(tmp_path: Path) -> None:
-    """40,000 facts of 20,000 subjects: looked up one by one in a list, they would take minutes."""
-    lines = "\n".join(f"subject {i // 2},relation {i % 2},answer {i % 999}" for i in range(40_000))
-    table, _ = read_facts(csv(tmp_path, f"subject,relation,answer\n{lines}\n"))
-    assert (table.S, table.R, len(table)) == (20_000, 2, 40_000)

@@ -1,5 +1,6 @@
 """The `facthold` program: its commands, and the one place where an error becomes a line and an exit code."""
 
+import importlib
 import os
 import signal
 import sys
@@ -11,9 +12,19 @@ import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
+from facthold.cli.basics import interrupted
 from facthold.errors import FactholdError
 
 INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
+COMMANDS = {
+    "facts": "facts", "build": "build", "ask": "ask", "edit": "edit", "add": "edit", "forget": "edit",
+    "locate": "locate", "bench": "bench", "construct": "construct", "figure": "figure", "reproduce": "figure",
+    "list": "inspect", "results": "inspect", "memory": "memory", "capacity": "memory", "sweep": "sweep",
+    "transformer": "transformer", "fact-capacity": "transformer", "verify": "verify",
+}  # fmt: skip
+"""The module of this package that makes each command, in the order in which the help lists them."""
+WITHOUT_CELLS = {"facts", "build", "ask", "edit", "locate"}
+"""Modules whose commands keep no results: there is nothing to say about them after Ctrl-C."""
 
 app = typer.Typer(
     name="facthold",
@@ -45,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, _interrupt)
     try:
-        _load_commands()
+        _load(arguments)
         code = app(arguments, standalone_mode=False)
         code = code if isinstance(code, int) else 0
     except Exit as stop:
@@ -70,21 +81,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         _fail(f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN)
     if code == INTERRUPTED:
-        _fail("interrupted; cells that were finished are stored, and the same command goes on after them", INTERRUPTED)
+        kept = "; cells that were finished are stored, and the same command goes on after them"
+        _fail("interrupted" + ("" if _modules(arguments) <= WITHOUT_CELLS else kept), INTERRUPTED)
     _leave(code)
 
 
-def _load_commands() -> None:
-    """Import the commands, which import NumPy and JAX, after it is settled that a product has one thread."""
+def _load(arguments: Sequence[str]) -> None:
+    """Import the commands that these arguments need, after it is settled that a product of NumPy or JAX has one thread.
+
+    One command is one module, so that a light command does not wait for the figures, the sweep and the solvers.
+    """
     from facthold.threads import configure
 
     configure()
-    from facthold.cli import bench, construct, figure, inspect, memory, sweep, transformer, verify  # noqa: F401
+    wanted = _modules(arguments)
+    for module in dict.fromkeys(COMMANDS.values()):
+        if module in wanted:
+            importlib.import_module(f"facthold.cli.{module}")
+
+
+def _modules(arguments: Sequence[str]) -> set[str]:
+    """The module of the command that is asked for. The help and a misspelt command need the names of all of them."""
+    command = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if command is None and "--version" in arguments:
+        return set()
+    return {COMMANDS[command]} if command in COMMANDS else set(COMMANDS.values())
 
 
 def _interrupt(*_: object) -> None:
-    from facthold.cli.progress import interrupted
-
     interrupted.set()
     raise KeyboardInterrupt
 

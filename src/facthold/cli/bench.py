@@ -7,8 +7,8 @@ import typer
 
 from facthold.bench import BENCHES, TRANSFORMERS, run_bench, run_transformer_bench
 from facthold.cli.app import app
-from facthold.cli.common import JsonOption, print_json
-from facthold.cli.progress import working
+from facthold.cli.basics import JsonOption, print_json
+from facthold.cli.messages import working
 from facthold.cli.tables import show
 
 

@@ -1,8 +1,5 @@
-"""What several commands share: options, the store, JSON on standard output, and running figures."""
+"""What the commands with cells share: options, the store, and running figures. It loads the sweep and the figures."""
 
-import json
-import math
-import tempfile
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -13,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from facthold.cells import Cell
-from facthold.cli.progress import CellProgress, messages
-from facthold.cli.tables import count
+from facthold.cli.basics import count, writable
+from facthold.cli.messages import messages
+from facthold.cli.progress import CellProgress
 from facthold.errors import FactholdError, unknown
 from facthold.figures import FIGURES, PRESETS, Figure, Values
 from facthold.measure.scaling import Fit
@@ -31,7 +29,6 @@ StoreOption = Annotated[
 PresetOption = Annotated[
     str, typer.Option("--preset", help="smoke (seconds), quick (minutes) or paper (its whole grid).")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder for pictures and pages.")]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", help="Compute in so many worker processes, one core each.")
@@ -67,19 +64,6 @@ def values(row: Row) -> Values:
     return {"kind": row.kind, **row.spec, **row.result}
 
 
-def print_json(value: Any) -> None:
-    """JSON that every reader takes: what is not a finite number is null."""
-    typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False, default=str))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(v) for key, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, list | tuple) else value
-
-
 def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
     """A TOML file with a table a figure: the keys of its grid, as `facthold list --figure NAME` shows them."""
     if path is None:
@@ -98,16 +82,6 @@ def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
         if not isinstance(table, dict):
             raise FactholdError(f"{path}: write [{name}] and keys below it, not {name} = {table!r}")
     return tables
-
-
-def writable(folder: Path) -> None:
-    """Make sure of the folder before computing for minutes."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another --out") from error
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from facthold.cli.app import app
-from facthold.cli.common import JsonOption, print_json, writable
+from facthold.cli.basics import JsonOption, count, print_json, writable
 from facthold.cli.fact_tables import (
     ANSWERS,
     RELATIONS,
@@ -16,16 +16,17 @@ from facthold.cli.fact_tables import (
     TABLE,
     AnswersOption,
     FactsOption,
+    OnConflictOption,
     ROption,
     SOption,
     TableOption,
     about_table,
     read_given,
+    say_table,
 )  # fmt: skip
 from facthold.cli.memory import DOption
-from facthold.cli.progress import working
+from facthold.cli.messages import working
 from facthold.cli.sizes import at_least_one, check_prompts, check_size
-from facthold.cli.tables import count
 from facthold.errors import check_memory
 from facthold.experiments.builders import BUILDERS, Knobs, build_facts, builder
 from facthold.experiments.built_size import text_problem
@@ -46,6 +47,7 @@ def construct(
     table: TableOption = None,
     share: Annotated[float | None, typer.Option("--share", help="A random share of each relation's facts.")] = None,
     facts: FactsOption = None,
+    on_conflict: OnConflictOption = None,
     d: DOption = 32,
     d_h: Annotated[int, typer.Option("--d-h", help="Head dimension; 0: as the method has it.")] = 0,
     m: Annotated[int, typer.Option("-m", help="Width of the MLP, for methods with one.")] = 0,
@@ -80,12 +82,11 @@ def construct(
         raise ValueError(f"--save {save} is a folder; give the name of a file")
     check_memory(f"-d {d}", 24 * d * d)
     wide = d if method == "attention-mlp" and not d_h else max(d_h, 1)
-    if facts is None:
-        _check(S or SUBJECTS, R or RELATIONS, (R or RELATIONS) * (D or ANSWERS), d, wide, m, T)
-    if facts is not None:
-        known, p = read_given(facts, {"-S": S, "-R": R, "-D": D, "--table": table})
-    else:
-        known, p = nested_table(table or TABLE, S or SUBJECTS, R or RELATIONS, D or ANSWERS, seed), None
+    known, p = read_given(facts, {"-S": S, "-R": R, "-D": D, "--table": table}, on_conflict)
+    if known is None:
+        S, R, D = S or SUBJECTS, R or RELATIONS, D or ANSWERS
+        _check(S, R, R * D, d, wide, m, T)
+        known = nested_table(table or TABLE, S, R, D, seed)
     if share is not None:
         if p is not None:
             raise ValueError("take one of --share and the column p of --facts")
@@ -132,3 +133,4 @@ def _say(f: dict[str, Any], place: str) -> None:
         f"{f['n_params']} parameters (d={f['d']}, H={f['H']}, d_h={f['d_h']}, m={f['m']}), "
         f"{f['facts_per_param']:.4g} facts a parameter, of those that are always right"
     )
+    say_table(f)

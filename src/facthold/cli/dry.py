@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from facthold.cells import Cell
-from facthold.cli.common import open_store, print_json
-from facthold.cli.tables import count
+from facthold.cli.basics import count, print_json
+from facthold.cli.common import open_store
 from facthold.report import duration
 from facthold.sweep.places import Place
 from facthold.sweep.store import default_store_path

@@ -10,10 +10,10 @@ import typer
 
 from facthold.claims import CLAIMS
 from facthold.cli.app import app
+from facthold.cli.basics import JsonOption, print_json, writable
 from facthold.cli.common import (
     OUT,
     Drawn,
-    JsonOption,
     OutOption,
     PresetOption,
     RayOption,
@@ -25,12 +25,10 @@ from facthold.cli.common import (
     figure_cells,
     find_place,
     open_store,
-    print_json,
     read_config,
-    writable,
 )  # fmt: skip
 from facthold.cli.dry import DryOption, dry_run
-from facthold.cli.progress import messages
+from facthold.cli.messages import messages
 from facthold.cli.tables import show
 from facthold.cli.verify import judge_claims, print_claims
 from facthold.figures import FIGURES

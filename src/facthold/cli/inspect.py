@@ -9,8 +9,9 @@ import typer
 
 from facthold.claims import CLAIMS
 from facthold.cli.app import app
-from facthold.cli.common import JsonOption, StoreOption, open_store, print_json
-from facthold.cli.tables import count, show
+from facthold.cli.basics import JsonOption, count, print_json
+from facthold.cli.common import StoreOption, open_store
+from facthold.cli.tables import show
 from facthold.errors import unknown
 from facthold.experiments.builders import BUILDERS
 from facthold.experiments.methods import METHODS

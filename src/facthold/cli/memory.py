@@ -8,20 +8,10 @@ import numpy as np
 import typer
 
 from facthold.cli.app import app
-from facthold.cli.common import (
-    JsonOption,
-    RayOption,
-    StoreOption,
-    WorkersOption,
-    compute_cells,
-    find_place,
-    open_store,
-    print_json,
-    writable,
-)  # fmt: skip
-from facthold.cli.progress import working
+from facthold.cli.basics import JsonOption, count, print_json, writable
+from facthold.cli.common import RayOption, StoreOption, WorkersOption, compute_cells, find_place, open_store
+from facthold.cli.messages import working
 from facthold.cli.searches import say_search
-from facthold.cli.tables import count
 from facthold.errors import check_fits
 from facthold.experiments.capacity import SEEDS, Capacity, nested_problem
 from facthold.experiments.make import make_memory

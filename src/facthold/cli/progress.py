@@ -1,25 +1,19 @@
 """How far a run is: a bar with the time left on a terminal, plain lines elsewhere. Always on standard error."""
 
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from facthold.cells import Cell, Result
-from facthold.cli.tables import count
+from facthold.cli.basics import count, interrupted
+from facthold.cli.messages import messages
 from facthold.report import duration
 from facthold.sweep.places import InProcess, Place
 from facthold.sweep.tally import Best, Tally
-
-messages = Console(stderr=True, highlight=False, soft_wrap=True)
-
-interrupted = threading.Event()
-"""Set by Ctrl-C."""
 
 SILENCE = 30.0
 """Seconds after which a run without a terminal says that it is still going."""
@@ -105,17 +99,6 @@ class _Bar(Progress):
         yield from super().get_renderables()
         for line in list(facts_found(dict(self.tally.found)))[-SHAPES:]:
             yield Text(f"  {line}")
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Say what is being done: a spinner on a terminal, one line elsewhere."""
-    if messages.is_terminal:
-        with messages.status(what):
-            yield
-    else:
-        messages.print(what, markup=False)
-        yield
 
 
 def facts_found(found: Mapping[str, Best]) -> Iterator[str]:

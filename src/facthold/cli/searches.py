@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from facthold.cli.tables import count
+from facthold.cli.basics import count
 
 MEANING = {
     "search ceiling": "every {} up to the largest that was tried is recalled",

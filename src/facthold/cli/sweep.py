@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from facthold.cli.app import app
-from facthold.cli.common import JsonOption, StoreOption, open_store, print_json
+from facthold.cli.basics import JsonOption, count, print_json
+from facthold.cli.common import StoreOption, open_store
 from facthold.cli.progress import facts_found
-from facthold.cli.tables import count, show
+from facthold.cli.tables import show
 from facthold.report import duration
 from facthold.sweep.status import Sweep, sweeps
 

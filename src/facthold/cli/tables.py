@@ -8,11 +8,6 @@ from rich.table import Table
 WIDE = 200
 
 
-def count(n: int, what: str) -> str:
-    """'1 cell', '2 cells'."""
-    return f"{n} {what}" + ("" if n == 1 else "s")
-
-
 def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, lines: bool = False) -> None:
     """Print a table; long texts fold inside their column."""
     table = Table(title=title, title_justify="left", show_lines=lines)

@@ -9,17 +9,8 @@ import numpy as np
 import typer
 
 from facthold.cli.app import app
-from facthold.cli.common import (
-    JsonOption,
-    RayOption,
-    StoreOption,
-    WorkersOption,
-    compute_cells,
-    find_place,
-    open_store,
-    print_json,
-    writable,
-)  # fmt: skip
+from facthold.cli.basics import JsonOption, count, print_json, writable
+from facthold.cli.common import RayOption, StoreOption, WorkersOption, compute_cells, find_place, open_store
 from facthold.cli.fact_tables import (
     ANSWERS,
     RELATIONS,
@@ -27,14 +18,16 @@ from facthold.cli.fact_tables import (
     TABLE,
     AnswersOption,
     FactsOption,
+    OnConflictOption,
     ROption,
     SOption,
     TableOption,
     about_table,
     read_given,
+    say_table,
 )  # fmt: skip
 from facthold.cli.memory import DOption
-from facthold.cli.progress import working
+from facthold.cli.messages import working
 from facthold.cli.searches import say_search
 from facthold.cli.sizes import (
     at_least_one,
@@ -46,7 +39,6 @@ from facthold.cli.sizes import (
     head_size,
     width,
 )
-from facthold.cli.tables import count
 from facthold.errors import unknown
 from facthold.experiments.fact_capacity import (
     GROWTH,
@@ -95,6 +87,7 @@ def transformer(
     D: AnswersOption = None,
     table: TableOption = None,
     facts: FactsOption = None,
+    on_conflict: OnConflictOption = None,
     d: DOption = 32,
     alpha: Annotated[
         float | None, typer.Option("--alpha", help="H d_h = alpha d, with d_h rounded down (default: 1).")
@@ -128,7 +121,7 @@ def transformer(
     d_h, m = head_size(alpha, d_h, d, heads), width(beta, m, d)
     check_prompts(T, noise)
     given = {"-S": S, "-R": R, "-D": D, "--table": table}
-    known, p = read_given(facts, given) if facts is not None else (None, None)
+    known, p = read_given(facts, given, on_conflict)
     if known is None:
         S, R, D, table = S or SUBJECTS, R or RELATIONS, D or ANSWERS, table or TABLE
         check_size(S, R, R * D, d=d, H=heads, d_h=d_h, m=m, noise=noise, T=T)
@@ -242,7 +235,4 @@ def _say(found: dict[str, Any]) -> None:
         f"{f['n_params']} parameters (d={f['d']}, H={f['H']}, d_h={f['d_h']}, m={f['m']}), "
         f"{f['facts_per_param']:.4g} facts a parameter"
     )
-    holds = "holds" if f["assumption_1"] else "does not hold: some answer serves two relations"
-    typer.echo(
-        f"S={f['S']}, R={f['R']}, {count(f['A'], 'answer')}, D={f['D']}, max C(a)={f['max_C']}; assumption 1 {holds}"
-    )
+    say_table(f)

@@ -8,8 +8,8 @@ import typer
 from facthold.claims import CLAIMS, claim
 from facthold.claims.base import Claim
 from facthold.cli.app import app
+from facthold.cli.basics import JsonOption, print_json
 from facthold.cli.common import (
-    JsonOption,
     PresetOption,
     RayOption,
     StoreOption,
@@ -18,7 +18,6 @@ from facthold.cli.common import (
     compute_cells,
     find_place,
     open_store,
-    print_json,
     values,
 )  # fmt: skip
 from facthold.cli.tables import show

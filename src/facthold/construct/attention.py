@@ -8,11 +8,14 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
+from scipy.sparse import csr_array
 
 from facthold.construct.heads import Keys, Tokens, beta_for, gaps, hebbian_keys, partition, partition_into
+from facthold.construct.sums import check_sums
 from facthold.embeddings import host_generator
 from facthold.errors import check_positive
+from facthold.facts import FactTable
 from facthold.factual import FactualRecall
 from facthold.keys import fold
 from facthold.models.memory import MLPMemory
@@ -20,6 +23,9 @@ from facthold.models.transformer import Transformer
 
 Heads = Float[np.ndarray, "H d_h d"]
 Rows = Float[np.ndarray, "d_h d"]
+
+BLOCK = 1 << 22
+"""Subjects times relations whose shared answers are counted at once."""
 
 
 def attention_only(
@@ -33,6 +39,7 @@ def attention_only(
     """
     check_positive(H=H, d_h=d_h)
     check_dimension(problem)
+    check_sums(problem.table)
     check_intersections(problem)
     subsets = partition_into(problem, H) if per_head is None else partition(problem, per_head)
     if len(subsets) > H:
@@ -94,13 +101,9 @@ def check_dimension(problem: FactualRecall) -> None:
 
 
 def check_intersections(problem: FactualRecall) -> None:
-    """Refuse facts whose answer is not the only one that its subject and its relation share."""
+    """Refuse facts whose right answers are not the only ones that their subject and their relation share."""
     table = problem.table
-    of_s, of_r = np.zeros((table.S, table.A), bool), np.zeros((table.R, table.A), bool)
-    of_s[table.subjects, table.answers] = True
-    of_r[table.relations, table.answers] = True
-    shared = (of_s[table.subjects] & of_r[table.relations]).sum(axis=1)
-    if (unclear := np.flatnonzero(shared > 1)).size:
+    if (unclear := np.flatnonzero(_shared_wrong(table) > 0)).size:
         i = unclear[0]
         name = table.name
         raise ValueError(
@@ -109,3 +112,28 @@ def check_intersections(problem: FactualRecall) -> None:
             f"({name('subjects', table.subjects[i])}, {name('relations', table.relations[i])}). "
             f"Take a construction with an MLP"
         )
+
+
+def _shared_wrong(table: FactTable) -> Int[np.ndarray, " facts"]:
+    """How many answers the subject and the relation of each fact share that are not right for it.
+
+    From the sparse sets A_s and A_r, in blocks of subjects: S x A and S x R are never held.
+    """
+    of_s, of_r = _answer_sets(table.subjects, table.S, table), _answer_sets(table.relations, table.R, table)
+    right = np.ones(len(table), np.int64)  # a*(s, r) is in both sets, a further answer may be
+    row, also = table.also[:, 0], table.also[:, 1]
+    np.add.at(right, row, of_s[table.subjects[row], also] * of_r[table.relations[row], also])
+    shared = np.zeros(len(table), np.int64)
+    size = max(1, BLOCK // table.R)
+    for start in range(0, table.S, size):
+        here = np.flatnonzero(table.subjects // size == start // size)
+        common = (of_s[start : start + size] @ of_r.T).toarray()
+        shared[here] = common[table.subjects[here] - start, table.relations[here]]
+    return shared - right
+
+
+def _answer_sets(tokens: Int[np.ndarray, " facts"], n: int, table: FactTable) -> csr_array:
+    """The answers of each subject, or of each relation, as rows of zeros and ones."""
+    sets = csr_array((np.ones(len(tokens), np.int32), (tokens, table.answers)), shape=(n, table.A))
+    sets.data[:] = 1  # one for an answer that is given twice, too
+    return sets

@@ -14,6 +14,7 @@ from facthold.construct.attention import assemble, check_dimension
 from facthold.construct.heads import asked_tokens, partition, reading_rows, separating_keys
 from facthold.construct.readout import whiten
 from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise
+from facthold.construct.sums import check_sums
 from facthold.errors import check_positive, unknown
 from facthold.factual import FactualRecall
 from facthold.models.transformer import Transformer
@@ -39,8 +40,8 @@ def solved_values(
     """H = ceil(S / d_h) + ceil(R / d_h) heads that select one token a dimension, and the best values for them.
 
     ``how``: 'convex' (least cross entropy) or 'ridge' (least squares onto the one-hot answers). The latter adds up
-    how often s and how often r have an answer, so that a frequent answer of r can win at any d. Sums cannot hold every
-    table: s1 -> (a, b), s2 -> (b, a) is half wrong at any size.
+    how often s and how often r have an answer, so that a frequent answer of r can win at any d. A table that no sums
+    hold at any size is refused (`construct.sums`).
     """
     check_dimension(problem)
     check_positive(d_h=d_h)
@@ -48,6 +49,7 @@ def solved_values(
         raise unknown("way to solve the values", how, WAYS)
     if d_h >= problem.d:
         raise ValueError(f"d_h={d_h} tokens and EOS cannot be told apart in d={problem.d}; take d_h < d")
+    check_sums(problem.table)
     subsets = partition(problem, d_h)
     u = solve_values(problem, how, max_iterations)
     tokens = np.concatenate(asked_tokens(problem))

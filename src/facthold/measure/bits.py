@@ -2,8 +2,11 @@
 
 import equinox as eqx
 import jax
+import numpy as np
+from scipy.special import gammaln
 
 from facthold.associations import Problem
+from facthold.facts import FactTable
 from facthold.measure.bounds import bits_uniform
 from facthold.measure.recall import accuracy
 from facthold.models.memory import Memory
@@ -25,3 +28,17 @@ def recalled_bits(memory: Memory, problem: Problem) -> float:
 def bits_per_parameter(memory: Memory, problem: Problem) -> float:
     """Recalled bits for each weight of the memory, the embeddings left out."""
     return recalled_bits(memory, problem) / memory.n_params
+
+
+def table_bits(table: FactTable) -> float:
+    """Bits that tell a table from all others that give each relation the same answers, each as often.
+
+    For a relation with N facts and answer counts C there are N! / prod C! such tables. Where a fact has k right
+    answers a model need not tell them apart, which spares log2 k at most.
+    """
+    total = 0.0
+    for r in range(table.R):
+        counts = np.bincount(table.answers[table.relations == r])
+        total += gammaln(counts.sum() + 1) - gammaln(counts + 1).sum()
+    right = 1 + np.bincount(table.also[:, 0], minlength=len(table))
+    return max(0.0, float(total / np.log(2) - np.log2(right).sum()))

@@ -11,15 +11,48 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from facthold.errors import check_positive
+from facthold.facts import FactTable
 from facthold.factual import FactualRecall
 from facthold.measure.recall import right
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
-from facthold.padding import geometric, pad_rows, padded
+from facthold.padding import geometric, next_power_of_two, pad_rows, padded
 from facthold.prompts import Prompts
 
 BLOCK = 1 << 10
 """Facts asked at once. A constant, so that a fact's noise depends on the key and on its row alone."""
+
+
+class MoreAnswers(eqx.Module):
+    """`FactTable.also` by rows: fact i has the answers ``answers[start[i] : end[i]]`` beside its first one."""
+
+    start: Int[Array, " facts"]
+    end: Int[Array, " facts"]
+    answers: Int[Array, " extra"]
+    most: int = eqx.field(static=True)
+    """At least as many as any fact has."""
+
+    @classmethod
+    def of(cls, table: FactTable, rows: int) -> "MoreAnswers | None":
+        """The further answers of a table padded to so many rows; None where there are none, and nothing to pay for."""
+        if not len(table.also):
+            return None
+        counts = np.bincount(table.also[:, 0], minlength=rows).astype(np.int32)
+        end = np.cumsum(counts, dtype=np.int32)
+        extra = next_power_of_two(len(table.also))
+        return cls(
+            start=jnp.asarray(end - counts),
+            end=jnp.asarray(end),
+            answers=jnp.asarray(pad_rows(table.also[:, 1], extra)),
+            most=next_power_of_two(int(counts.max())),
+        )
+
+    def with_first(self, facts: Int[Array, " n"], first: Int[Array, " n"]) -> Int[Array, "n k"]:
+        """All right answers of each fact, the first one again where others have more."""
+        place = self.start[facts][:, None] + jnp.arange(self.most)
+        there = place < self.end[facts][:, None]
+        more = jnp.where(there, self.answers[jnp.where(there, place, 0)], first[:, None])
+        return jnp.concatenate([first[:, None], more], axis=1)
 
 
 class Questions(eqx.Module):
@@ -35,6 +68,8 @@ class Questions(eqx.Module):
     U: Float[Array, "M d"]
     offered: Bool[Array, " M"]
     """Marks the outputs that are there, among padding."""
+    more: MoreAnswers | None = None
+    """Further right answers, where the table has some."""
 
     @classmethod
     def of(cls, problem: FactualRecall, *, columns: int = 0, n_outputs: int = 0) -> "Questions":
@@ -49,6 +84,7 @@ class Questions(eqx.Module):
             query=jnp.asarray(problem.phi[problem.EOS]),
             U=jnp.asarray(pad_rows(U, n_outputs)),
             offered=jnp.asarray(np.arange(n_outputs) < len(U)),
+            more=MoreAnswers.of(problem.table, len(prompts.subjects)),
         )
 
     def output(self, model: Transformer, facts: Int[Array, " n"], *, key: PRNGKeyArray) -> Float[Array, "n d"]:
@@ -59,6 +95,33 @@ class Questions(eqx.Module):
         """The logits of all outputs, and -inf where there is none."""
         return jnp.where(self.offered, self.output(model, facts, key=key) @ self.U.T, -jnp.inf)
 
+    def right(self, scores: Float[Array, "n M"], facts: Int[Array, " n"]) -> Bool[Array, " n"]:
+        """Whether a right answer of each fact has a finite score above all that are not right."""
+        if self.more is None:
+            return right(scores, self.prompts.answers[facts])
+        best, is_right = self._best_right(scores, facts)
+        return jnp.isfinite(best) & ((scores < best[:, None]) | is_right).all(axis=1)
+
+    def margins(self, scores: Float[Array, "n M"], facts: Int[Array, " n"]) -> Float[Array, " n"]:
+        """The best right score minus the best of the others; nan where a right one is not finite or another is nan."""
+        best, is_right = self._best_right(scores, facts)
+        rivals = jnp.where(is_right, -jnp.inf, scores)
+        sound = jnp.isfinite(best) & ~jnp.isnan(scores).any(axis=1)  # a compiled maximum may pass over a nan
+        return jnp.where(sound, best - rivals.max(axis=1), jnp.nan)
+
+    def _best_right(
+        self, scores: Float[Array, "n M"], facts: Int[Array, " n"]
+    ) -> tuple[Float[Array, " n"], Bool[Array, "n M"]]:
+        """The largest score of a right answer, nan where one of them is not finite, and which outputs are right."""
+        first = self.prompts.answers[facts]
+        if self.more is None:
+            is_right = jnp.arange(scores.shape[1]) == first[:, None]
+            return jnp.take_along_axis(scores, first[:, None], axis=1)[:, 0], is_right
+        answers = self.more.with_first(facts, first)
+        marked = jnp.zeros(scores.shape, bool).at[jnp.arange(len(facts))[:, None], answers].set(True)
+        theirs = jnp.take_along_axis(scores, answers, axis=1)
+        return jnp.where(jnp.isfinite(theirs).all(axis=1), theirs.max(axis=1), jnp.nan), marked
+
     def recalled(self, model: Transformer, *, key: PRNGKeyArray) -> Bool[Array, " facts"]:
         """Which facts of the table are recalled, each from one prompt; False at rows that are padding."""
         n_facts, rows = self.prompts.n_facts, len(self.prompts.subjects)
@@ -68,7 +131,7 @@ class Questions(eqx.Module):
             there = facts < n_facts
             facts = jnp.where(there, facts, 0)
             scores = self.scores(model, facts, key=jax.random.fold_in(key, block))
-            hits = right(scores, self.prompts.answers[facts]) & there
+            hits = self.right(scores, facts) & there
             return lax.dynamic_update_slice(found, hits, (block * BLOCK,))
 
         found = jnp.zeros(-(-rows // BLOCK) * BLOCK, bool)
@@ -78,7 +141,8 @@ class Questions(eqx.Module):
 def recalled_facts(model: Transformer, problem: FactualRecall, *, key: PRNGKeyArray) -> Bool[np.ndarray, " facts"]:
     """Which facts the arg max gets right, in the table's order, each from one prompt with noise by ``key``.
 
-    As for memories, a score that is not finite, or that another output shares, is not recall.
+    As for memories, a score that is not finite, or that another output shares, is not recall. Where several
+    answers are right (`FactTable.also`), any of them is recall, and they may share the largest score.
     """
     return np.asarray(_recalled(_padded(problem), model, key))[: len(problem.table)]
 
@@ -91,7 +155,7 @@ def fact_accuracy(model: Transformer, problem: FactualRecall, *, key: PRNGKeyArr
 def fact_margins(
     model: Transformer, problem: FactualRecall, *, key: PRNGKeyArray, draws: int = 1
 ) -> Float[np.ndarray, "draws facts"]:
-    """Score of the answer minus that of the best rival, for each fact with each of ``draws`` fresh noises.
+    """Score of the best right answer minus that of the best rival, for each fact with each of ``draws`` noises.
 
     Positive exactly where the fact is recalled; nan where a score is not finite.
     """
@@ -155,7 +219,4 @@ def _predict(questions: Questions, model: Transformer, facts: Array, key: PRNGKe
 
 @eqx.filter_jit
 def _margins(questions: Questions, model: Transformer, facts: Array, key: PRNGKeyArray) -> Array:
-    scores, answers = questions.scores(model, facts, key=key), questions.prompts.answers[facts]
-    target = jnp.take_along_axis(scores, answers[:, None], axis=1)[:, 0]
-    rivals = jnp.where(jnp.arange(scores.shape[1]) == answers[:, None], -jnp.inf, scores)
-    return jnp.where(jnp.isfinite(target), target - rivals.max(axis=1), jnp.nan)
+    return questions.margins(questions.scores(model, facts, key=key), facts)

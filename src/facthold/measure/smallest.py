@@ -28,8 +28,9 @@ class Smallest:
 
 
 def find_smallest(
-    ask: Callable[[int], float], goal: float, guess: int, *, floor: int = 1, ceiling: int, tolerance: float = 0.03
-) -> Smallest:
+    ask: Callable[[int], float], goal: float, guess: int, *, floor: int = 1, ceiling: int, tolerance: float = 0.03,
+    step: float = STEP,
+) -> Smallest:  # fmt: skip
     """Search the smallest size x with ask(x) >= goal, as if that were monotone, from ``guess``.
 
     It ends where enough / too_small <= 1 + tolerance, or at neighbours.
@@ -54,8 +55,8 @@ def find_smallest(
         elif enough is not None:
             if enough == floor:
                 return Smallest(FLOOR, enough, None, tuple(probes))
-            x = max(min(math.floor(enough / STEP), enough - 1), floor)
+            x = max(min(math.floor(enough / step), enough - 1), floor)
         else:
             if x == ceiling:
                 return Smallest(CEILING, None, x, tuple(probes))
-            x = min(max(math.ceil(x * STEP), x + 1), ceiling)
+            x = min(max(math.ceil(x * step), x + 1), ceiling)

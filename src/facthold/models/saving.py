@@ -21,7 +21,7 @@ import facthold
 from facthold.activations import Activation, activation
 from facthold.associations import Problem
 from facthold.errors import FactholdError
-from facthold.facts import FactTable, Labels
+from facthold.facts import FactTable, Labels, no_more_answers
 from facthold.factual import FactualRecall
 from facthold.files import writing
 from facthold.models.memory import LinearMemory, LowRankMemory, MLPMemory
@@ -116,8 +116,10 @@ def _below(part: str, names: Mapping[str, V]) -> dict[str, V]:
 
 
 def _fact_arrays(problem: FactualRecall) -> dict[str, np.ndarray]:
-    facts = {name: getattr(problem.table, name) for name in FACTS}
-    return facts | {"phi": np.asarray(problem.phi)} | ({} if problem.p is None else {"p": problem.p})
+    arrays = {name: getattr(problem.table, name) for name in FACTS} | {"phi": np.asarray(problem.phi)}
+    if len(problem.table.also):  # a file without it is what it was before there was such a field
+        arrays["also"] = problem.table.also
+    return arrays if problem.p is None else arrays | {"p": problem.p}
 
 
 def _about_facts(problem: FactualRecall) -> dict[str, Any]:
@@ -131,5 +133,5 @@ def _restore_facts(
 ) -> FactualRecall:
     names = None if labels is None else Labels(*(tuple(labels[kind]) for kind in FACTS))
     subjects, relations, answers = (arrays[kind] for kind in FACTS)
-    table = FactTable(S, R, A, subjects, relations, answers, names)
+    table = FactTable(S, R, A, subjects, relations, answers, names, arrays.get("also", no_more_answers()))
     return FactualRecall(table, arrays["phi"], T, arrays.get("p"), outputs)

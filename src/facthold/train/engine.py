@@ -9,7 +9,7 @@ succeed has answered it, and the others stop with it.
 
 import threading
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from functools import partial
@@ -49,6 +49,9 @@ others trained does not depend on who was faster that day."""
 ROUNDING = 1e-6
 """Slack when an accuracy in float32 is compared with the goal: far below one association in a million."""
 
+
+Listener = Callable[[int, int, float], None]
+"""Hears of a member by its index, its steps so far, and its accuracy at the last look."""
 
 _compiling: dict[Hashable, threading.Lock] = defaultdict(threading.Lock)
 """Locks by shapes, each held while a loop for these shapes is compiled."""
@@ -101,13 +104,15 @@ def fit(
     protocol: Protocol,
     *,
     lanes: Lanes | None = None,
+    listener: Listener | None = None,
 ) -> list[Run]:
     """Train all members by ``protocol``; results in their order.
 
     The result of a member does not depend on the others outside its race, up to the rounding of vectorised products.
+    A ``listener`` hears of each look, in the lane's thread, and takes nothing from the result.
     """
     lanes = lanes or shared_lanes()
-    groups = [Group(indices, members, protocol) for indices in _groups(members)]
+    groups = [Group(indices, members, protocol, listener=listener) for indices in _groups(members)]
     races: dict[Hashable, list[Group]] = defaultdict(list)
     for i, group in enumerate(groups):
         alone = members[group.indices[0]].race is None
@@ -158,11 +163,14 @@ class Group:
     """Members that train in one loop, and how far they have come."""
 
     def __init__(
-        self, indices: list[int], members: Sequence[Member], protocol: Protocol, stride: int | None = None
-    ) -> None:
+        self, indices: list[int], members: Sequence[Member], protocol: Protocol, stride: int | None = None,
+        listener: Listener | None = None,
+    ) -> None:  # fmt: skip
         ours = [members[i] for i in indices]
-        self.indices, self.protocol = indices, protocol
+        self.indices, self.protocol, self.listener = indices, protocol, listener
         self.stride = stride or (CALL_STEPS if ours[0].race is None else RACE_STEPS)
+        if listener is not None and ours[0].race is None:
+            self.stride = protocol.check_every
         spare = next_power_of_two(len(ours)) - len(ours)  # few group sizes, few compilations
         ours += [ours[-1]] * spare
         params, static = zip(*(eqx.partition(member.model, eqx.is_inexact_array) for member in ours), strict=True)
@@ -174,6 +182,7 @@ class Group:
         self.params, self.spare = stack(*params), np.arange(len(ours)) >= len(indices)
         self.states: _State | None = None
         self.steps = 0
+        self.heard = [0] * len(indices)
 
     def advance(self, lanes: Lanes) -> None:
         """Train for some steps more, on the lane that this is called on."""
@@ -184,6 +193,17 @@ class Group:
                 self.states = self._advance(0)  # no step: compiles, if it must
         self.steps = min(self.steps + self.stride, self.protocol.steps)
         self.states = jax.block_until_ready(self._advance(self.steps // self.protocol.check_every))
+        self._tell()
+
+    def _tell(self) -> None:
+        """The listener hears of looks since the last call: of several in a race, of none of a member that stopped."""
+        if self.listener is None or self.states is None:
+            return
+        curves = np.asarray(self.states.curve)
+        for i, (member, looks) in enumerate(zip(self.indices, np.asarray(self.states.looks), strict=False)):
+            for look in range(self.heard[i], looks):
+                self.listener(member, (look + 1) * self.protocol.check_every, float(curves[i, look]))
+            self.heard[i] = int(looks)
 
     @property
     def _shapes(self) -> Hashable:
@@ -281,7 +301,8 @@ def _steps_and_look(
 
         value, gradient = jax.value_and_grad(loss)(params)
         update, moments = optimiser.update(gradient, moments, params)
-        return (optax.apply_updates(params, jax.tree.map(lambda u: -lr * u, update)), moments), value
+        rate = lr * (1 - t / protocol.steps) if protocol.decay else lr
+        return (optax.apply_updates(params, jax.tree.map(lambda u: -rate * u, update)), moments), value
 
     t = state.looks * protocol.check_every + jnp.arange(protocol.check_every)
     (params, moments), losses = lax.scan(step, (state.params, state.moments), t)
@@ -311,4 +332,8 @@ def _hopeless(best: Float[Array, " looks"], looks: Int[Array, ""], protocol: Pro
 
 def _optimiser(protocol: Protocol) -> optax.GradientTransformation:
     """The direction of a step; its length is the member's own learning rate."""
-    return {"adam": optax.scale_by_adam, "sgd": optax.identity}[protocol.optimiser]()
+    return {
+        "adam": optax.scale_by_adam,
+        "adam-95": partial(optax.scale_by_adam, b2=0.95),
+        "sgd": optax.identity,
+    }[protocol.optimiser]()

@@ -12,7 +12,8 @@ import numpy as np
 
 from facthold.errors import check_positive, unknown
 
-OPTIMISERS = ("adam", "sgd")
+OPTIMISERS = ("adam", "adam-95", "sgd")
+"""adam-95 forgets second moments within about 20 steps (b2 = 0.95), and needs about half as many of them on batches."""
 RULES = ("best", "final")
 
 
@@ -74,13 +75,15 @@ class Protocol:
     """Learning rates that are tried side by side, of which the best counts. Empty: ``lr`` alone."""
     rule: str = "best"
     """'best': the goal reached at any look (the paper's 'maximum accuracy'); 'final': held at the end."""
+    decay: bool = False
+    """Whether the learning rate falls evenly to zero over the steps: batches then stop shaking what is learnt."""
 
     @property
     def spec(self) -> dict[str, Any]:
         """What a result was trained by, as JSON values. Fields that came later are left out while they are not used,
         so that results from before are found again."""
         fields = asdict(self)
-        unused = {"lrs": (), "rule": "best"}
+        unused = {"lrs": (), "rule": "best", "decay": False}
         return {name: value for name, value in fields.items() if name not in unused or value != unused[name]}
 
     def __post_init__(self) -> None:

@@ -1,0 +1,168 @@
+"""facthold edit, add, forget: change what a model knows, one rank-one change a fact."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from facthold.cli.app import app
+from facthold.cli.ask import ModelArgument, RelationArgument, SubjectArgument, read_questions
+from facthold.cli.basics import JsonOption, count, print_json, writable
+from facthold.errors import FactholdError
+from facthold.facts_formats import format_of
+from facthold.factual import FactualRecall
+from facthold.knowledge import edit as edits
+from facthold.knowledge.ask import open_model
+from facthold.knowledge.edit import Edited, Report
+from facthold.models.saving import save_model
+from facthold.models.transformer import Transformer
+
+AnswerArgument = Annotated[str | None, typer.Argument(help="The answer, known or new.")]
+FileOption = Annotated[Path | None, typer.Option("--file", help="Many of them, one after another, from a file.")]
+OutputOption = Annotated[
+    Path, typer.Option("--output", "-o", help="Where to write the model; it may be the same file.")
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Write the model even where a change did not take.")]
+Row = tuple[str, ...]
+One = Callable[..., Edited]
+DONE = {
+    "edit": "{0.subject}, {0.relation}: {0.answer} instead of {0.before}",
+    "add": "{0.subject}, {0.relation}: {0.answer} (before: {0.before})",
+    "forget": "{0.subject}, {0.relation}: no longer {0.answer}; it now says {0.said}",
+}
+SHOWN = 5
+"""Changes that did not take, as an error names them."""
+
+
+@app.command()
+def edit(
+    model: ModelArgument,
+    subject: SubjectArgument = None,
+    relation: RelationArgument = None,
+    answer: AnswerArgument = None,
+    output: OutputOption = ...,  # type: ignore[assignment]
+    file: FileOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Give a fact another answer by one rank-one change of the last linear map, without training (in float64)."""
+    _run(edits.edit, model, _rows(file, (subject, relation, answer)), output, force, json)
+
+
+@app.command()
+def add(
+    model: ModelArgument,
+    subject: SubjectArgument = None,
+    relation: RelationArgument = None,
+    answer: AnswerArgument = None,
+    output: OutputOption = ...,  # type: ignore[assignment]
+    file: FileOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Add a fact to a model. Subject and answer may be new; for a new relation, build the model again."""
+    _run(edits.add, model, _rows(file, (subject, relation, answer)), output, force, json)
+
+
+@app.command()
+def forget(
+    model: ModelArgument,
+    subject: SubjectArgument = None,
+    relation: RelationArgument = None,
+    output: OutputOption = ...,  # type: ignore[assignment]
+    file: FileOption = None,
+    force: ForceOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Take a fact out of a model, so that it says something else."""
+    _run(edits.forget, model, _rows(file, (subject, relation)), output, force, json)
+
+
+def _rows(file: Path | None, given: Sequence[str | None]) -> list[Row]:
+    """What to change: one fact as typed, or those of a file."""
+    names = ("SUBJECT", "RELATION", "ANSWER")[: len(given)]
+    if file is None:
+        row = tuple(name for name in given if name is not None)
+        if len(row) < len(given):
+            raise ValueError(f"give {' '.join(names)}, or --file with a line for each")
+        return [row]
+    if any(name is not None for name in given):
+        raise ValueError(f"take one of {' '.join(names)} and --file {file}")
+    rows: list[Row] = list(
+        read_questions(file)
+        if len(given) == 2
+        else [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in format_of(file).records(file)]
+    )
+    if not rows:
+        raise FactholdError(f"{file} has a header and nothing below it; write a line for each fact")
+    return rows
+
+
+def _run(one: One, path: Path, rows: Sequence[Row], output: Path, force: bool, json: bool) -> None:
+    if output.is_dir():
+        raise ValueError(f"--output {output} is a folder; give the name of a file")
+    start = open_model(path)
+    writable(output.parent, "--output")
+    reports: list[Report] = []
+    model, problem = start
+    for i, row in enumerate(rows, start=1):
+        try:
+            done = one(model, problem, *row)
+        except FactholdError as error:
+            if len(rows) == 1:
+                raise
+            raise FactholdError(f"fact {i} of {len(rows)}, so that nothing was written: {error}") from error
+        model, problem = done.model, done.problem
+        reports.append(done.report)
+        if not json:
+            _say(done.report)
+    _finish(reports, start, (model, problem), output, force, json)
+
+
+def _finish(
+    reports: Sequence[Report], start: tuple[Transformer, FactualRecall], end: tuple[Transformer, FactualRecall],
+    output: Path, force: bool, json: bool,
+) -> None:  # fmt: skip
+    failed = [report for report in reports if not report.done]
+    written = force or not failed
+    found = _summary(reports, start, end) | {"file": str(output) if written else None}
+    if written:
+        save_model(output, *end)
+    if json:
+        print_json(found | {"changes": [report.as_json() for report in reports]})
+    else:
+        if len(reports) > 1:
+            typer.echo(
+                f"{count(len(reports), 'change')}: efficacy {found['efficacy']:.2%}; of {found['others']} other facts "
+                f"{found['specificity']:.2%} of the right ones still are, {found['unchanged']:.2%} say the same"
+            )
+        if written:
+            typer.echo(f"model: {output}")
+    if failed and not force:
+        names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}" for r in failed[:SHOWN])
+        raise FactholdError(
+            f"{len(failed)} of {count(len(reports), 'change')} did not take in every prompt: {names}; nothing was "
+            "written: take --force to write it, or build a larger model"
+        )
+
+
+def _summary(
+    reports: Sequence[Report], start: tuple[Transformer, FactualRecall], end: tuple[Transformer, FactualRecall]
+) -> dict[str, Any]:
+    kept, unchanged, others = edits.specificity(start, end)
+    return {
+        "efficacy": float(np.mean([report.efficacy for report in reports])), "specificity": kept,
+        "unchanged": unchanged, "others": others, "facts": len(end[1].table),
+    }  # fmt: skip
+
+
+def _say(report: Report) -> None:
+    typer.echo(DONE[report.kind].format(report))
+    so = "not said" if report.kind == "forget" else "said so"
+    typer.echo(
+        f"  {so} in {report.efficacy:.0%} of fresh prompts; of {report.others} other facts "
+        f"{report.specificity:.2%} of the right ones still are, {report.unchanged:.2%} say the same"
+    )
+    typer.echo(f"  a change of rank {report.rank} in {report.matrix}, {report.size:.3g} of its norm")

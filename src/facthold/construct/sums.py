@@ -1,0 +1,160 @@
+"""What no sum of a part for s and a part for r can hold, at any size.
+
+Attention alone scores the answers to (s, r) by u_s[a] + u_r[a]. Let a = a*(s, r) and b = a*(s, q) be two answers of one
+subject. Then u_s[a] + u_r[a] > u_s[b] + u_r[b] and u_s[b] + u_q[b] > u_s[a] + u_q[a], so that
+
+    (u_r - u_q)[a] > (u_r - u_q)[b].
+
+Each subject with both relations demands such an order of two answers, whatever the embeddings and the size. Where the
+demands of one pair of relations go round in a circle, no weights meet them; s1 -> (a, b), s2 -> (b, a) is the smallest
+case. Subjects and relations may change places. With two relations in all (or two subjects) no circle means that sums
+exist; with more of both it proves nothing.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from facthold.facts import FactTable
+
+BLOCK = 1 << 20
+"""Pairs of facts that are joined at once, where one relation does not have more."""
+MOST_PAIRS = 1 << 24
+"""Pairs of subjects are looked at too while their facts make so few pairs; pairs of relations always (or the other way
+round, where that is less work)."""
+STARTS = 64
+"""Answers from which a shortest circle is looked for, where none has length two."""
+NAMED = 4
+"""Facts that a message names."""
+
+Rows = Int[np.ndarray, " n"]
+
+
+class _Demands(NamedTuple):
+    """For each of n pairs of facts of one subject, the answer that must stand above another, in an order of its own for
+    each pair of relations."""
+
+    above: Rows
+    below: Rows
+    facts: Int[np.ndarray, "n 2"]
+
+
+def check_sums(table: FactTable) -> None:
+    """Refuse a table that no sum of a part for s and a part for r can hold."""
+    rows = contradiction(table)
+    if rows is None:
+        return
+    named = ", ".join(
+        f"({table.name('subjects', table.subjects[i])}, {table.name('relations', table.relations[i])}) -> "
+        f"{table.name('answers', table.answers[i])}"
+        for i in rows[:NAMED]
+    )
+    more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
+    raise ValueError(
+        f"no sum of a part for s and a part for r holds these {len(rows)} facts, at any size: {named}{more}; "
+        "take a method with an MLP: attention-mlp, or selected of facthold construct, or readout of facthold build"
+    )
+
+
+def contradiction(table: FactTable) -> Rows | None:
+    """Facts, as rows of the table, that no sums hold together; None where there is no circle of demands.
+
+    Two rows for each demand of the circle, in its order. A circle of two demands is taken where the first block of
+    relations with any has one; else a short one, the best from `STARTS` answers. A fact with several right answers
+    demands nothing: which of them wins is open.
+    """
+    single = np.setdiff1d(np.arange(len(table)), table.also[:, 0])
+    sides = [(table.relations, table.subjects), (table.subjects, table.relations)]
+    joins = [_Join(table, _shared(table, single, few), few, many) for few, many in sides]
+    first, second = sorted(joins, key=lambda join: join.n_pairs)
+    for join in (first, second) if second.n_pairs <= MOST_PAIRS else (first,):
+        for demands in join.demands():
+            if (circle := _circle(demands.above, demands.below)) is not None:
+                return demands.facts[circle].ravel()
+    return None
+
+
+def _shared(table: FactTable, rows: Rows, few: Rows) -> Rows:
+    """The rows whose answer serves two relations or more: no other answer can stand in a circle."""
+    answers = table.answers[rows]
+    pairs = _distinct(few[rows].astype(np.int64) * table.A + answers)
+    return rows[np.bincount(pairs % table.A, minlength=table.A)[answers] > 1]
+
+
+class _Join:
+    """The pairs of facts that share a token of the kind ``many``, in blocks of whole tokens of the kind ``few``."""
+
+    def __init__(self, table: FactTable, rows: Rows, few: Rows, many: Rows) -> None:
+        self.table, self.few, self.many = table, few, many
+        self.by_many = rows[np.argsort(many[rows], kind="stable")]
+        self.by_few = rows[np.argsort(few[rows], kind="stable")]
+        counts = np.bincount(many[rows], minlength=int(many.max(initial=0)) + 1)
+        self.end = np.cumsum(counts)
+        self.start = self.end - counts
+        self.n_pairs = int((counts.astype(np.int64) ** 2).sum())
+
+    def demands(self) -> Iterator[_Demands]:
+        tokens, starts = np.unique(self.few[self.by_few], return_index=True)
+        partners = np.append(0, np.cumsum(self._partners(self.by_few)))
+        block = partners[starts] // BLOCK
+        first_of_block = starts[np.unique(block, return_index=True)[1]] if len(tokens) else starts
+        for rows in np.split(self.by_few, first_of_block[1:]):
+            yield self._demands(rows)
+
+    def _partners(self, rows: Rows) -> Rows:
+        """How many facts have the same token of the kind many, the fact itself among them."""
+        return (self.end - self.start)[self.many[rows]]
+
+    def _demands(self, rows: Rows) -> _Demands:
+        n = self._partners(rows)
+        i = np.repeat(rows, n)
+        rank = np.arange(len(i)) - np.repeat(np.cumsum(n) - n, n)
+        j = self.by_many[self.start[self.many[i]] + rank]
+        a, few = self.table.answers.astype(np.int64), self.few.astype(np.int64)
+        demanded = (few[i] < few[j]) & (a[i] != a[j])
+        i, j = i[demanded], j[demanded]
+        order = (few[i] * (few.max(initial=0) + 1) + few[j]) * self.table.A  # a number for each pair of relations
+        return _Demands(order + a[i], order + a[j], np.stack([i, j], axis=1))
+
+
+def _circle(above: Rows, below: Rows) -> list[int] | None:
+    """Demands that go round in a circle, as indices, or None."""
+    # An answer in a circle has one above it and one below it.
+    both = np.intersect1d(_distinct(above), _distinct(below), assume_unique=True)
+    if not len(both):
+        return None
+    tail, head = (np.minimum(np.searchsorted(both, side), len(both) - 1) for side in (above, below))
+    inside = np.flatnonzero((both[tail] == above) & (both[head] == below))
+    tail, head = tail[inside], head[inside]
+    graph = csr_array((np.ones(len(inside)), (tail, head)), shape=(len(both), len(both)))
+    n, component = connected_components(graph, connection="strong")
+    if n == len(both):
+        return None
+    swapped = (graph * graph.T).nonzero()[0]
+    sizes = np.bincount(component)
+    smallest = np.argmin(np.where(sizes > 1, sizes, len(both) + 1))
+    starts = swapped[:1] if len(swapped) else np.flatnonzero(component == smallest)[:STARTS]
+    into = graph.tocsc()
+    nodes = min((_shortest_through(int(v), graph, into) for v in starts), key=len)
+    steps = zip(nodes, [*nodes[1:], nodes[0]], strict=True)
+    return [int(inside[np.flatnonzero((tail == u) & (head == v))[0]]) for u, v in steps]
+
+
+def _distinct(values: Rows) -> Rows:
+    """np.unique of numbers from 0 on, by a sort: its hash table is far slower on a million of them."""
+    ordered = np.sort(values)
+    return ordered[np.diff(ordered, prepend=-1) > 0]
+
+
+def _shortest_through(v: int, graph: Any, into: Any) -> list[int]:
+    """The nodes of a shortest circle through v, from v on."""
+    order, before = breadth_first_order(graph, v)
+    last = order[np.isin(order, into.indices[into.indptr[v] : into.indptr[v + 1]])][0]  # the nearest with a way to v
+    nodes = [int(last)]
+    while nodes[-1] != v:
+        nodes.append(int(before[nodes[-1]]))
+    return nodes[::-1]

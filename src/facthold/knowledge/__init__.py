@@ -1,0 +1,1 @@
+"""A model of your own facts: asked, edited and looked into."""

@@ -1,0 +1,231 @@
+"""Facts into weights, at the smallest size that recalls the share asked for: every method of `facthold build`."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from facthold.construct.attention_mlp import attention_and_mlp
+from facthold.construct.values import solved_values
+from facthold.errors import FactholdError, unknown
+from facthold.facts import FactTable
+from facthold.factual import FactualRecall, factual_recall
+from facthold.keys import derive
+from facthold.knowledge.forward import Forward, table_prompts
+from facthold.knowledge.judge import judge_table
+from facthold.knowledge.readout import Say, Width, readout
+from facthold.measure.bits import table_bits
+from facthold.measure.bounds import FACTS_A_PARAMETER
+from facthold.measure.smallest import find_smallest
+from facthold.models.transformer import Transformer, n_params
+from facthold.prompts import SEQUENCE
+from facthold.train import Member, RecallFacts, fit, protocol
+
+NOISE = 32
+"""Different noise tokens: words that are no names are told apart as so many."""
+HEADS, BETA = 8, 4
+"""The shape of trained models: H d_h = d and m = 4 d, as in most of figure 4."""
+TRAINED = 0.6
+"""First guess of a trained size: so much of figure 4's facts a parameter."""
+TOLERANCE = 0.15
+WIDEST = 16
+"""A search ends at so many times its first guess."""
+
+METHODS = {
+    "readout": "heads as gates, then the fewest neurons for each relation (beyond the paper)",
+    "attention": "attention alone: heads add a part for the subject and one for the relation, solved for",
+    "attention-mlp": "theorem 4: heads project, Hermite tensors in the MLP; needs a large d, for small tables",
+    "train": "all weights by gradients on prompts, as in section 4.4",
+    "auto": "readout, and train where that needs more than --max-params",
+}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A transformer that knows a table, and how it was made."""
+
+    model: Transformer
+    problem: FactualRecall
+    method: str
+    recall: float
+    """Share of all facts that are right in a prompt full of noise."""
+    smallest_margin: float
+    seconds: float
+    bits: float
+    """Bits that tell this table from others with the same answers, equally often: no model that knows it has fewer."""
+    widths: Sequence[Width] = ()
+
+    @property
+    def n_params(self) -> int:
+        return self.model.n_params
+
+    @property
+    def facts_per_param(self) -> float:
+        return self.recall * len(self.problem.table) / self.n_params
+
+    @property
+    def parameter_bits(self) -> int:
+        """32 bits a parameter."""
+        return 32 * self.n_params
+
+
+def build(
+    table: FactTable, *, method: str = "auto", accuracy: float = 1.0, max_params: int | None = None,
+    n_noise: int = NOISE, T: int = SEQUENCE, p: np.ndarray | None = None, seed: int = 0, say: Say = lambda _: None,
+) -> Built:  # fmt: skip
+    """The smallest transformer found that recalls the share ``accuracy`` of the table, by ``method``.
+
+    What is found is then asked for every fact, in prompts of T tokens with random noise.
+    """
+    if method not in METHODS:
+        raise unknown("method", method, METHODS)
+    if not 0 < accuracy <= 1:
+        raise ValueError(f"accuracy={accuracy} must be above 0 and at most 1")
+    if max_params is not None and max_params < 1:
+        raise ValueError(f"max_params={max_params} must be at least 1")
+    wish: dict[str, Any] = {
+        "accuracy": accuracy, "n_noise": n_noise, "T": T, "p": p, "seed": seed, "max_params": max_params, "say": say
+    }  # fmt: skip
+    start = time.perf_counter()
+    widths: Sequence[Width] = ()
+    if method in ("auto", "readout"):
+        try:
+            model, problem, widths = readout(table, **wish)
+            method = "readout"
+        except FactholdError as error:
+            if method == "readout" or max_params is None:
+                raise
+            say(f"readout: {error}; training instead")
+            method, (model, problem) = "train", _train(table, **wish)
+    else:
+        model, problem = {"attention": _attention, "attention-mlp": _attention_mlp, "train": _train}[method](
+            table, **wish
+        )
+    say("asking for every fact")
+    verdicts = judge_table(Forward.of(model, problem), problem, table_prompts(problem, seed=seed))
+    return Built(
+        model, problem, method, float(verdicts.recalled.mean()), float(verdicts.margin.min()),
+        time.perf_counter() - start, table_bits(table), widths,
+    )  # fmt: skip
+
+
+Make = Callable[[int], tuple[Transformer, FactualRecall]]
+
+
+def _smallest(
+    make: Make, what: str, guess: int, floor: int, *, accuracy: float, max_params: int | None, say: Say, ceiling: int
+) -> tuple[Transformer, FactualRecall]:
+    """The model of the smallest size that recalls the share asked for."""
+    made: dict[int, tuple[Transformer, FactualRecall]] = {}
+    best = (0.0, 0)
+
+    def ask(size: int) -> float:
+        nonlocal best
+        say(f"{what}={size}")
+        model, problem = made[size] = make(size)
+        share = float(judge_table(Forward.of(model, problem), problem, table_prompts(problem)).recalled.mean())
+        best = max(best, (share, -model.n_params))
+        say(f"{what}={size}: {model.n_params} parameters, {share:.2%} right")
+        return share
+
+    search = find_smallest(ask, accuracy, guess, floor=floor, ceiling=ceiling, tolerance=TOLERANCE)
+    if search.enough is None:
+        raise FactholdError(
+            f"no {what} up to {ceiling} recalls {accuracy:.4g} of the facts; {best[0]:.4g} at most, with "
+            f"{-best[1]} parameters: ask for a smaller share with --accuracy, or take another --method"
+        )
+    model, problem = made[search.enough]
+    if max_params is not None and model.n_params > max_params:
+        raise FactholdError(
+            f"the smallest model found has {model.n_params} parameters, and --max-params is {max_params}; allow more, "
+            f"or ask for a smaller share with --accuracy"
+        )
+    return model, problem
+
+
+def _problem(table: FactTable, d: int, *, n_noise: int, T: int, p: np.ndarray | None, seed: int) -> FactualRecall:
+    key = derive("tokens", seed, d, "sphere")
+    return factual_recall(table, d, key=key, n_noise=n_noise, T=T, p=p, outputs="answers")
+
+
+def _attention(
+    table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
+    max_params: int | None, say: Say,
+) -> tuple[Transformer, FactualRecall]:  # fmt: skip
+    """One token a head, values of least cross entropy; d is searched."""
+    n = table.S + table.R
+    _few("attention", table, 4 * 2 * n * n)
+
+    def make(d: int) -> tuple[Transformer, FactualRecall]:
+        problem = _problem(table, d, n_noise=n_noise, T=T, p=p, seed=seed)
+        return solved_values(problem), problem
+
+    return _smallest(
+        make, "d", n, 3, accuracy=accuracy, max_params=max_params, say=say, ceiling=WIDEST * n
+    )  # fmt: skip
+
+
+def _attention_mlp(
+    table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
+    max_params: int | None, say: Say,
+) -> tuple[Transformer, FactualRecall]:  # fmt: skip
+    """The construction of theorem 4 at a d where its projections tell all tokens apart; m is searched."""
+    d = 16 * max(table.S, table.R) + 1
+    _few("attention-mlp", table, 2 * d * 40 * max(table.S, table.R))
+    problem = _problem(table, d, n_noise=n_noise, T=T, p=p, seed=seed)
+
+    def make(m: int) -> tuple[Transformer, FactualRecall]:
+        return attention_and_mlp(problem, m, key=derive("build", seed)), problem
+
+    guess = 40 * max(table.S, table.R)
+    return _smallest(make, "m", guess, 1, accuracy=accuracy, max_params=max_params, say=say, ceiling=WIDEST * guess)
+
+
+MOST = 1 << 26
+"""Parameters that a search with the paper's constructions may start from: beyond, it takes hours and gigabytes."""
+
+
+def _few(method: str, table: FactTable, parameters: int) -> None:
+    if parameters > MOST:
+        raise FactholdError(
+            f"--method {method} would start from {parameters:.2g} parameters for {table.S} subjects and {table.R} "
+            f"relations; take --method readout, or a smaller table"
+        )
+
+
+def _train(
+    table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
+    max_params: int | None, say: Say,
+) -> tuple[Transformer, FactualRecall]:  # fmt: skip
+    """Training at H d_h = d and m = 4 d, d a multiple of H; d is searched."""
+    training = replace(protocol("transformer-short"), goal=accuracy)
+
+    def make(units: int) -> tuple[Transformer, FactualRecall]:
+        d = HEADS * units
+        problem = _problem(table, d, n_noise=n_noise, T=T, p=p, seed=seed)
+        start = Transformer.init(d, HEADS, units, BETA * d, key=derive("init", seed, d), bias=True, scaled=True)
+        task, key = RecallFacts.of(problem), derive("train", seed, d)
+        race = [Member(start, task, key, lr, "build") for lr in training.lrs]
+        runs = [run for run in fit(race, training, listener=_heard(say, d, training.steps)) if run.status != "diverged"]
+        if not runs:
+            return start, problem
+        return max(runs, key=lambda run: (run.succeeded, run.final)).model, problem
+
+    size = lambda units: n_params(d=HEADS * units, H=HEADS, d_h=units, m=BETA * HEADS * units)  # noqa: E731
+    units = 1
+    while TRAINED * FACTS_A_PARAMETER * size(units) < len(table):
+        units += 1
+    ceiling = units * 4
+    if max_params is not None:
+        if size(1) > max_params:
+            raise FactholdError(f"the smallest trained model has {size(1)} parameters, and --max-params is {max_params}")
+        ceiling = max(u for u in range(1, ceiling + 1) if size(u) <= max_params)
+    return _smallest(
+        make, f"d/{HEADS}", min(units, ceiling), 1, accuracy=accuracy, max_params=None, say=say, ceiling=ceiling
+    )  # fmt: skip
+
+
+def _heard(say: Say, d: int, steps: int) -> Callable[[int, int, float], None]:
+    return lambda i, done, share: say(f"training at d={d}: {done / steps:.0%} of the steps, {share:.2%} right")

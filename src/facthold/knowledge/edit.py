@@ -1,0 +1,250 @@
+"""Edit what a model knows: another answer, a new fact, a fact forgotten. One rank-one change each, and no training.
+
+The table changes with the weights, so that the model can be asked and edited again. Each change is judged on the model
+as it will be saved, in float32, with prompts that the change was not made from.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from facthold.errors import FactholdError, check_positive
+from facthold.factual import FactualRecall
+from facthold.knowledge import tables
+from facthold.knowledge.ask import Knowledge
+from facthold.knowledge.forward import Forward, Tokens, prompts, table_prompts
+from facthold.knowledge.judge import NONE, Verdicts, contest, find_rows, judge, judge_table, right_answers
+from facthold.knowledge.names import Names
+from facthold.knowledge.rank_one import Change, Readout, quantiles, rank_one, readout
+from facthold.models.transformer import Transformer
+
+DRAWS, ROWS = 8, 1 << 12
+"""Prompts of each fact that a change is made from, and of all facts together, where two of each are not more: a trained
+model's features depend a little on the noise."""
+OWN_DRAWS = 24
+"""More prompts of the edited fact: its answer has to be said in all others too."""
+PROBES = 10
+"""Fresh prompts in which the edited fact is asked."""
+FEATURES = 1 << 27
+"""Features that are held at once, 1 GiB; a larger table is taken with one prompt a fact."""
+FRESH = 1 << 20
+"""Seeds of prompts that judge start here, far from those that a change is made from."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one change did."""
+
+    kind: str
+    """'edit', 'add' or 'forget'."""
+    subject: str
+    relation: str
+    answer: str
+    """The new answer; that which is forgotten."""
+    before: str
+    """What the model said."""
+    said: str
+    """What it says now, in most of the prompts."""
+    efficacy: float
+    """Share of fresh prompts that say the new answer; for 'forget', that do not say the old one."""
+    matrix: str
+    size: float
+    """Frobenius norm of the change over that of its matrix."""
+    rank: int
+    """Of the change: 1, or 0 where nothing had to change."""
+    others: int
+    """Other facts of the table."""
+    specificity: float
+    """Share of the others that were right and still are."""
+    unchanged: float
+    """Share of all others with the same answer as before."""
+
+    @property
+    def done(self) -> bool:
+        return self.efficacy == 1.0
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"done": self.done}
+
+
+@dataclass(frozen=True, eq=False)
+class Edited:
+    """The model after a change, its problem with the table after it, and what happened."""
+
+    model: Transformer
+    problem: FactualRecall
+    report: Report
+
+
+def edit(model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str) -> Edited:
+    """Give a fact of the table another answer. The answer may be new: it then gets an embedding of its own."""
+    known = Knowledge(model, problem)
+    row = _find(known, subject, relation)
+    if row == NONE:
+        raise FactholdError(f"({subject}, {relation}) is not in the table; take add for a new fact")
+    F = _outputs(known.forward, problem)
+    problem, a = tables.with_answer(problem, answer, F)
+    after = tables.replaced(problem, row, a)
+    return _changed(known, after, row, a, ("edit", answer))
+
+
+def add(model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str) -> Edited:
+    """Put a fact into the table and the model. Subject and answer may be new; a new relation needs a new model."""
+    known = Knowledge(model, problem)
+    subjects, relations, _ = known.names
+    r = relations.get(relation)
+    if r is None:
+        raise FactholdError(
+            f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
+            f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
+        )
+    s = subjects.get(subject)
+    if s is not None and find_rows(problem.table, np.array([s]), np.array([r]))[0] != NONE:
+        raise FactholdError(f"({subject}, {relation}) is in the table; take edit to change its answer")
+    problem, a = tables.with_answer(problem, answer, _outputs(known.forward, problem))
+    if s is None:
+        problem, s = tables.with_subject(problem, subject, lambda tried: _distinct(model, tried, r))
+    after = tables.added(problem, s, r, a)
+    return _changed(known, after, len(after.table) - 1, a, ("add", answer))
+
+
+def forget(model: Transformer, problem: FactualRecall, subject: str, relation: str) -> Edited:
+    """Take a fact out of the table, and let the model say something else: the output that comes next to it.
+
+    An arg max always says something, so that forgetting can only mean that the answer is not said.
+    """
+    known = Knowledge(model, problem)
+    row = _find(known, subject, relation)
+    if row == NONE:
+        raise FactholdError(f"({subject}, {relation}) is not in the table; there is nothing to forget")
+    if len(problem.table) == 1:
+        raise FactholdError("this is the only fact of the table, and a model without facts is none; delete its file")
+    asked, answers = right_answers(problem.table, np.array([row]))
+    F = known.forward.states(prompts_of(problem, row, 1, seed=0)).F
+    rival = contest(known.forward.U, F, asked, answers).rivals[0, 0]
+    name = " or ".join(known.names[2][a] for a in answers)
+    return _changed(known, problem, row, int(rival), ("forget", name))
+
+
+def _changed(known: Knowledge, after: FactualRecall, row: int, wins: int, said: tuple[str, str]) -> Edited:
+    """Let the output ``wins`` be said at a row of ``after``'s table, and report."""
+    kind, answer = said
+    table = after.table
+    forward = Forward.of(known.model, after)
+    at, edited, pairs = _contested(forward, after, row, wins, _draws(forward, len(table)))
+    told = judge_table(forward, after, table_prompts(after, seed=FRESH))
+    others = np.arange(len(table)) != row
+    mu, cap = quantiles(told.margin[others], told.recalled[others])
+    change = rank_one(at, forward.U, edited, wins, *pairs, mu=mu, cap=cap)
+    model = _with(known.model, at, change)
+    # judged as it is kept: by the weights in float32, and by the table without what was forgotten
+    now = Forward.of(model, after)
+    s, r = table.subjects[row], table.relations[row]
+    fresh, rows = prompts_of(after, row, PROBES, seed=FRESH), np.full(PROBES, row)
+    before, probes = judge(forward, table, fresh, rows), judge(now, table, fresh, rows)
+    hits = ~np.isin(probes.said, table.right(row)) if kind == "forget" else probes.recalled
+    telling = judge_table(now, after, table_prompts(after, seed=FRESH))
+    kept, unchanged = compare(told, telling, others)
+    final = tables.without(after, row) if kind == "forget" else after
+    names, speak = Knowledge(model, after).names, Knowledge(model, after).output_name
+    size = change.size(at.M)
+    report = Report(
+        kind, names[0][s], names[1][r], answer, speak(_most(before.said)), speak(_most(probes.said)),
+        float(hits.mean()), at.name, size, int(size > 0), int(others.sum()), kept, unchanged,
+    )  # fmt: skip
+    return Edited(model, final, report)
+
+
+def compare(before: Verdicts, after: Verdicts, facts: np.ndarray) -> tuple[float, float]:
+    """Of these facts, the share of the right ones that stay right, and the share of all that say the same."""
+    was = before.recalled & facts
+    kept = float(after.recalled[was].mean()) if was.any() else 1.0
+    return kept, float((after.said == before.said)[facts].mean()) if facts.any() else 1.0
+
+
+def specificity(
+    before: tuple[Transformer, FactualRecall], after: tuple[Transformer, FactualRecall]
+) -> tuple[float, float, int]:
+    """As `compare`, over all facts that both tables have with the same answers, and how many they are.
+
+    Many changes one after another are judged by it, from the first model to the last.
+    """
+    (was, now) = before[1].table, after[1].table
+    of = {name: r for r, name in enumerate(Names.of(now)[1].names)}
+    r = np.array([of.get(name, NONE) for name in Names.of(was)[1].names])[was.relations]
+    there = np.where(r == NONE, NONE, find_rows(now, was.subjects, r))  # subjects and answers keep their numbers
+    rows = np.array([i for i, j in enumerate(there) if j != NONE and was.right(i) == now.right(int(j))], np.int64)
+    said, right = [], []
+    for (model, problem), which in ((before, rows), (after, there[rows])):
+        known = Knowledge(model, problem)
+        told = judge(known.forward, problem.table, table_prompts(problem, seed=FRESH)[0][which], which)
+        said.append(np.array([known.output_name(int(output)) for output in told.said]))
+        right.append(told.recalled)
+    kept = float(right[1][right[0]].mean()) if right[0].any() else 1.0
+    return kept, float((said[0] == said[1]).mean()) if len(rows) else 1.0, len(rows)
+
+
+def _contested(
+    forward: Forward, problem: FactualRecall, row: int, wins: int, draws: int
+) -> tuple[Readout, Int[np.ndarray, " draws"], tuple[np.ndarray, np.ndarray]]:
+    """All facts in some draws: the readout there, which prompts are the edited fact's, and all right answers."""
+    check_positive(draws=draws)
+    n = len(problem.table)
+    tokens = table_prompts(problem, draws=draws)
+    own = prompts_of(problem, row, OWN_DRAWS, seed=draws)
+    rows = np.append(np.tile(np.arange(n), draws), np.full(OWN_DRAWS, row))
+    asked, answers = right_answers(problem.table, rows)
+    edited = np.flatnonzero(rows == row)
+    keep = rows[asked] != row
+    pairs = np.append(asked[keep], edited), np.append(answers[keep], np.full(len(edited), wins))
+    return readout(forward, np.concatenate([tokens.reshape(-1, tokens.shape[2]), own])), edited, pairs
+
+
+def _draws(forward: Forward, facts: int) -> int:
+    width = len(forward.V) or forward.W_O.shape[0] * forward.W_O.shape[1]
+    return int(np.clip(ROWS // facts, 2 if 2 * facts * width <= FEATURES else 1, DRAWS))
+
+
+def _with(model: Transformer, at: Readout, change: Change) -> Transformer:
+    """The model with its last linear map changed, in float32."""
+    M = jnp.asarray(at.M + np.outer(change.k, change.delta), jnp.float32)
+    if model.mlp is None:
+        return eqx.tree_at(lambda t: t.W_O, model, M.reshape(model.W_O.shape))
+    return eqx.tree_at(lambda t: t.mlp.V, model, M)
+
+
+def _find(known: Knowledge, subject: str, relation: str) -> int:
+    """The row that has both, or NONE."""
+    s, r = (names.find(name) for names, name in zip(known.names, (subject, relation), strict=False))
+    return int(find_rows(known.problem.table, np.array([s]), np.array([r]))[0])
+
+
+def prompts_of(problem: FactualRecall, row: int, n: int, *, seed: int) -> Tokens:
+    """n prompts for one fact, with noise by the seeds from ``seed`` on."""
+    s, r = problem.table.subjects[[row]], problem.table.relations[[row]]
+    return np.concatenate([prompts(problem, s, r, seed=seed + i) for i in range(n)])
+
+
+def _outputs(forward: Forward, problem: FactualRecall) -> Float[np.ndarray, "facts d"]:
+    """F at a prompt of every fact."""
+    return np.concatenate([states.F for _, states in forward.blocks(table_prompts(problem)[0])])
+
+
+def _distinct(model: Transformer, problem: FactualRecall, r: int) -> float:
+    """How well the last subject is told from all facts: h^T C^-1 h, one over what a change there does to them."""
+    forward, table = Forward.of(model, problem), problem.table
+    own = prompts(problem, np.array([table.S - 1]), np.array([r]))
+    h = readout(forward, own).features[0]
+    features = readout(forward, table_prompts(problem)[0]).features
+    C = features.T @ features
+    return float(h @ np.linalg.solve(C + 1e-8 * np.trace(C) / len(C) * np.eye(len(C)), h))
+
+
+def _most(outputs: Int[np.ndarray, " n"]) -> int:
+    """The output that is said most often."""
+    values, counts = np.unique(outputs, return_counts=True)
+    return int(values[counts.argmax()])

@@ -1,0 +1,196 @@
+"""What a model says and how surely: every right answer counts as right, and the rest are rivals.
+
+The scores of all outputs are float32, for speed. Whoever comes first among them is scored again in float64, so that
+margins are exact and a tie is a tie.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from facthold.facts import FactTable
+from facthold.factual import FactualRecall
+from facthold.knowledge.forward import BLOCK, Forward, Tokens
+
+NONE = -1
+"""Where there is no such output or no such row."""
+CANDIDATES = 3
+"""Rivals that are scored again in float64: float32 may have the first of them in the wrong order."""
+
+Outputs = Int[np.ndarray, " n"]
+Pairs = Int[np.ndarray, " pairs"]
+"""One side of pairs (question, answer)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """n questions, judged. Outputs are rows of `FactualRecall.U`: the answers first."""
+
+    said: Outputs
+    """The output with the largest score."""
+    right: Outputs
+    """The right answer with the largest score; NONE for a question that is not in the table."""
+    rival: Outputs
+    """The best of those that are not right; without a right answer, the runner-up."""
+    margin: Float[np.ndarray, " n"]
+    """Score of ``right`` (without one: of ``said``) minus that of ``rival``; inf where there is no rival."""
+    probability: Float[np.ndarray, " n"]
+    """Of what is said, by the softmax over all outputs; nan where it was not asked for."""
+
+    @property
+    def recalled(self) -> Bool[np.ndarray, " n"]:
+        """Whether a right answer is strictly above all others: a tie is not recall."""
+        return (self.right != NONE) & (self.margin > 0)
+
+    @classmethod
+    def joined(cls, parts: list["Verdicts"]) -> "Verdicts":
+        names = ("said", "right", "rival", "margin", "probability")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def find_rows(table: FactTable, subjects: Outputs, relations: Outputs) -> Int[np.ndarray, " n"]:
+    """The row of the table that has each (s, r); NONE where there is none."""
+    pairs = table.subjects.astype(np.int64) * table.R + table.relations
+    order = np.argsort(pairs)
+    wanted = np.asarray(subjects, np.int64) * table.R + relations
+    at = order[np.minimum(np.searchsorted(pairs, wanted, sorter=order), len(order) - 1)]
+    return np.where(pairs[at] == wanted, at, NONE)
+
+
+def right_answers(table: FactTable, rows: Int[np.ndarray, " n"]) -> tuple[Pairs, Pairs]:
+    """Pairs (question, answer), one for each right answer of each question; ``rows`` are rows of the table."""
+    there = np.flatnonzero(rows != NONE)
+    start, end = (np.searchsorted(table.also[:, 0], rows[there], side=side) for side in ("left", "right"))
+    more = end - start
+    place = np.repeat(start - np.cumsum(more) + more, more) + np.arange(more.sum())
+    return (
+        np.concatenate([there, np.repeat(there, more)]),
+        np.concatenate([table.answers[rows[there]], table.also[place, 1]]).astype(np.int64),
+    )
+
+
+def judge(
+    forward: Forward, table: FactTable, tokens: Tokens, rows: Int[np.ndarray, " n"], *, probabilities: bool = False
+) -> Verdicts:
+    """Ask every prompt, and judge it by the row of the table that it is about. Probabilities take as long again."""
+    parts = [
+        _judge(forward.U, F, *right_answers(table, rows[at]), probabilities=probabilities)
+        for at, F in outputs(forward, tokens)
+    ]
+    return Verdicts.joined([*parts, _judge(forward.U, np.zeros((0, forward.U.shape[1])), rows[:0], rows[:0])])
+
+
+def judge_outputs(
+    forward: Forward, table: FactTable, F: Float[np.ndarray, "n d"], rows: Int[np.ndarray, " n"]
+) -> Verdicts:
+    """As `judge`, for F that something was done to."""
+    size = max(1, 2 * BLOCK // len(forward.U))
+    blocks = [slice(i, i + size) for i in range(0, max(len(F), 1), size)]
+    return Verdicts.joined([_judge(forward.U, F[at], *right_answers(table, rows[at])) for at in blocks])
+
+
+def outputs(forward: Forward, tokens: Tokens) -> Iterator[tuple[slice, Float[np.ndarray, "n d"]]]:
+    """F of any number of prompts, in blocks whose scores fit."""
+    size = max(1, 2 * BLOCK // len(forward.U))
+    for at, states in forward.blocks(tokens):
+        for i in range(0, len(states.F), size):
+            F = states.F[i : i + size]
+            yield slice(at.start + i, at.start + i + len(F)), F
+
+
+def judge_table(
+    forward: Forward, problem: FactualRecall, tokens: Int[np.ndarray, "draws facts T"], *, probabilities: bool = False
+) -> Verdicts:
+    """Every fact of the table in every draw, the facts of a draw after each other."""
+    draws, n, T = tokens.shape
+    return judge(
+        forward, problem.table, tokens.reshape(-1, T), np.tile(np.arange(n), draws), probabilities=probabilities
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """For each of n questions its best right answer, and the best of the others, with their scores in float64."""
+
+    right: Outputs
+    own: Float[np.ndarray, " n"]
+    """-inf where there is no right answer."""
+    rivals: Int[np.ndarray, "n k"]
+    against: Float[np.ndarray, "n k"]
+    """Largest first; -inf where no output is left."""
+
+
+def contest(
+    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs, k: int = CANDIDATES
+) -> Contest:
+    """The best right answer of each question and its k best rivals; ``asked`` and ``answers`` are all right pairs."""
+    scores, _ = _float32_scores(U, F)
+    return _contest(U, F, scores, asked, answers, k)
+
+
+def _contest(
+    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n M"], asked: Pairs,
+    answers: Pairs, k: int,
+) -> Contest:  # fmt: skip
+    """It writes into ``scores``."""
+    of_answers = (F[asked] * U[answers]).sum(axis=1)
+    own = np.full(len(F), -np.inf)
+    np.maximum.at(own, asked, of_answers)
+    right = np.full(len(F), NONE, np.int64)
+    first = of_answers == own[asked]
+    right[asked[first]] = answers[first]
+    scores[asked, answers] = -np.inf
+    top = _top(scores, max(k, 2))
+    against = np.einsum("nd,nkd->nk", F, U[top].astype(np.float64))
+    offered = len(U) - np.bincount(asked, minlength=len(F))
+    against[np.arange(top.shape[1]) >= offered[:, None]] = -np.inf
+    order = np.argsort(-against, axis=1, kind="stable")
+    top, against = np.take_along_axis(top, order, axis=1), np.take_along_axis(against, order, axis=1)
+    short = [(0, 0), (0, max(0, 2 - top.shape[1]))]  # a model with one output has no runner-up
+    return Contest(right, own, np.pad(top, short), np.pad(against, short, constant_values=-np.inf))
+
+
+def _top(scores: Float[np.ndarray, "n M"], k: int) -> Int[np.ndarray, "n k"]:
+    """The k outputs with the largest scores, largest first. For few of them some passes beat a sort."""
+    k = min(k, scores.shape[1])
+    if k > 4:
+        top = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+        order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1, kind="stable")
+        return np.take_along_axis(top, order, axis=1)
+    top = np.empty((len(scores), k), np.int64)
+    for i in range(k):
+        top[:, i] = scores.argmax(axis=1)
+        scores[np.arange(len(scores)), top[:, i]] = -np.inf
+    return top
+
+
+def _judge(
+    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs, *,
+    probabilities: bool = False,
+) -> Verdicts:  # fmt: skip
+    scores, scale = _float32_scores(U, F)
+    probability = _highest_share(scores, scale) if probabilities else np.full(len(F), np.nan)
+    c = _contest(U, F, scores, asked, answers, CANDIDATES)
+    unknown = c.right == NONE  # the best of all stands for the right answer, the next for its rival
+    said = np.where(unknown | (c.against[:, 0] > c.own), c.rivals[:, 0], c.right)
+    own = np.where(unknown, c.against[:, 0], c.own)
+    rival, against = (np.where(unknown, pair[:, 1], pair[:, 0]) for pair in (c.rivals, c.against))
+    margin = np.where(np.isfinite(against), own - against, np.inf)
+    return Verdicts(said, c.right, np.where(np.isfinite(against), rival, NONE), margin, probability)
+
+
+def _float32_scores(
+    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"]
+) -> tuple[Float[np.ndarray, "n M"], Float[np.ndarray, "n 1"]]:
+    """Scores, and the size by which each row was divided so that none is out of float32's range."""
+    scale = np.maximum(np.abs(F).max(axis=1, initial=0, keepdims=True), np.finfo(np.float64).tiny)
+    return (F / scale).astype(np.float32) @ U.T, scale
+
+
+def _highest_share(scores: Float[np.ndarray, "n M"], scale: Float[np.ndarray, "n 1"]) -> Float[np.ndarray, " n"]:
+    """The softmax of the scores times their scale, at the largest."""
+    above = scores - scores.max(axis=1, initial=-np.inf, keepdims=True)
+    above *= scale.astype(np.float32)
+    return 1 / np.exp(above, out=above).sum(axis=1, dtype=np.float64)

@@ -1,0 +1,222 @@
+"""Where a model holds a fact: its margin as an exact sum over heads and the MLP, and what is left without each.
+
+The margin (u_a - u_b) . F, with b the best rival, is linear in F, and F is what the heads write plus what the MLP makes
+of it. A ReLU is linear once it is settled which neurons are on: with these gates as they are, the MLP's part is a sum
+over the heads too, and one term for its bias. So each head has a *direct* part and a part *through the MLP*.
+
+A sum does not say what would happen without a part, as gates and the best rival change with it. Ablation does: each
+component is set to zero in turn, and the model is asked again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from facthold.activations import ReLU
+from facthold.errors import FactholdError
+from facthold.factual import FactualRecall
+from facthold.knowledge.ask import Knowledge
+from facthold.knowledge.forward import Forward, States, prompts, table_prompts
+from facthold.knowledge.judge import NONE, Verdicts, find_rows, judge_outputs
+from facthold.models.transformer import Transformer
+
+DIRECT, MLP = "direct path", "MLP"
+NEURONS = 5
+"""Neurons that are named."""
+
+PerHead = Float[np.ndarray, "n H"]
+PerComponent = Float[np.ndarray, "n C"]
+
+
+@dataclass(frozen=True, eq=False)
+class Located:
+    """n facts, taken apart. A component is a head, all that the heads add directly, or the MLP.
+
+    margin = direct.sum + through.sum + bias + unsplit, and direct.sum + mlp: two ways to cut the same sum.
+    """
+
+    components: tuple[str, ...]
+    """'head 0', ..., then the direct path and the MLP, where there is one."""
+    right: Int[np.ndarray, " n"]
+    rival: Int[np.ndarray, " n"]
+    margin: Float[np.ndarray, " n"]
+    direct: PerHead
+    through: PerHead
+    """By frozen gates; zero without an MLP, and where its activation is no ReLU."""
+    bias: Float[np.ndarray, " n"]
+    """What the MLP's bias adds, through the gates."""
+    unsplit: Float[np.ndarray, " n"]
+    """The MLP's part where its activation is no ReLU, and cannot be split over the heads."""
+    contributions: PerComponent
+    """Of each component to the margin: for a head both of its parts."""
+    ablated: PerComponent
+    """The margin without it, over the best rival that there is then."""
+    changed: Bool[np.ndarray, "n C"]
+    """Whether the model says something else without it."""
+
+    @property
+    def mlp(self) -> Float[np.ndarray, " n"]:
+        """The MLP's part of the margin."""
+        return self.through.sum(axis=1) + self.bias + self.unsplit
+
+    @property
+    def order(self) -> Int[np.ndarray, "n C"]:
+        """The components of each fact: first the largest term of direct + mlp, then the others by all that they add.
+
+        The direct path is no term of its own, and through the MLP a head may add more than the whole margin, which
+        other heads take back: so the first is named by the sum that counts nothing twice.
+        """
+        H, by = self.direct.shape[1], self.contributions.copy()
+        terms = np.full(by.shape, -np.inf)
+        terms[:, :H] = self.direct
+        if by.shape[1] > H:
+            terms[:, -1] = self.mlp
+        by[np.arange(len(by)), terms.argmax(axis=1)] = np.inf
+        return np.argsort(-by, axis=1, kind="stable")
+
+    def changed_by_rank(self) -> Float[np.ndarray, " C"]:
+        """How often the answer changes without the component that is named first, second, ..."""
+        return np.take_along_axis(self.changed, self.order, axis=1).mean(axis=0)
+
+    @classmethod
+    def joined(cls, parts: list["Located"]) -> "Located":
+        names = list(cls.__dataclass_fields__)[1:]
+        return cls(parts[0].components, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A component of one fact, in words and numbers."""
+
+    name: str
+    contribution: float
+    direct: float | None
+    through: float | None
+    """Only heads have these two."""
+    attends: str
+    """What a head looks at most, and how much."""
+    ablated: float
+    says: str
+    """What the model says without it."""
+    changed: bool
+
+
+@dataclass(frozen=True)
+class Location:
+    """One fact, taken apart: its components in order of their contribution."""
+
+    subject: str
+    relation: str
+    answer: str
+    rival: str
+    margin: float
+    bias: float
+    parts: tuple[Part, ...]
+    neurons: tuple[tuple[int, float], ...]
+    """The neurons with the largest parts of the margin."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def locate_all(model: Transformer, problem: FactualRecall, *, seed: int = 0) -> Located:
+    """Every fact of the table, each in one prompt."""
+    forward, n = Forward.of(model, problem), len(problem.table)
+    return Located.joined(
+        [
+            _locate(forward, problem, states, np.arange(n)[at])[0]
+            for at, states in forward.blocks(table_prompts(problem, seed=seed)[0])
+        ]
+    )
+
+
+def locate(model: Transformer, problem: FactualRecall, subject: str, relation: str, *, seed: int = 0) -> Location:
+    """One fact of the table, in words."""
+    known = Knowledge(model, problem)
+    subjects, relations, answers = known.names
+    s, r = np.array([subjects.find(subject)]), np.array([relations.find(relation)])
+    rows = find_rows(problem.table, s, r)
+    if rows[0] == NONE:
+        raise FactholdError(f"({subject}, {relation}) is not in the table, so no weights hold it; add it first")
+    tokens = prompts(problem, s, r, seed=seed)
+    states = known.forward.states(tokens)
+    found, without = _locate(known.forward, problem, states, rows)
+    g = known.forward.U[found.right[0]].astype(np.float64) - known.forward.U[found.rival[0]]
+    by_neuron = states.hidden[0] * (known.forward.V @ g)
+    top = np.argsort(-np.abs(by_neuron))[:NEURONS]
+    looks = _attends(known, known.forward.attention(tokens)[0])
+    H = found.direct.shape[1]
+    parts = [
+        Part(
+            name=found.components[c],
+            contribution=float(found.contributions[0, c]),
+            direct=float(found.direct[0, c]) if c < H else None,
+            through=float(found.through[0, c]) if c < H else None,
+            attends=looks[c] if c < H else "",
+            ablated=float(found.ablated[0, c]),
+            says=known.output_name(int(without[c].said[0])),
+            changed=bool(found.changed[0, c]),
+        )
+        for c in found.order[0]
+    ]
+    return Location(
+        subjects[s[0]], relations[r[0]], answers[found.right[0]], known.output_name(int(found.rival[0])),
+        float(found.margin[0]), float(found.bias[0]), tuple(parts), tuple((int(i), float(by_neuron[i])) for i in top),
+    )  # fmt: skip
+
+
+def _locate(
+    forward: Forward, problem: FactualRecall, states: States, rows: Int[np.ndarray, " n"]
+) -> tuple[Located, list[Verdicts]]:
+    whole = judge_outputs(forward, problem.table, states.F, rows)
+    if (whole.rival == NONE).any():
+        raise FactholdError("the model has no output but the right answers, so that there is no margin to take apart")
+    U = forward.U.astype(np.float64)
+    g = U[whole.right] - U[whole.rival]
+    written = np.einsum("nhi,hid->nhd", states.heads, forward.W_O)
+    direct = np.einsum("nhd,nd->nh", written, g)
+    by_neuron = g @ forward.V.T
+    through, bias, unsplit = np.zeros_like(direct), np.zeros(len(g)), np.zeros(len(g))
+    if isinstance(forward.sigma, ReLU):
+        open_gates = by_neuron * (states.hidden > 0)
+        through = np.einsum("nhd,nd->nh", written, open_gates @ forward.W)
+        bias = open_gates @ forward.b
+    else:
+        unsplit = (states.hidden * by_neuron).sum(axis=1)
+    paths = [direct.sum(axis=1), through.sum(axis=1) + bias + unsplit]
+    H, has_mlp = direct.shape[1], len(forward.W) > 0
+    without = [
+        judge_outputs(forward, problem.table, F, rows) for F in _ablated(forward, states, written, paths=has_mlp)
+    ]
+    names = [f"head {h}" for h in range(H)] + ([DIRECT, MLP] if has_mlp else [])
+    found = Located(
+        components=tuple(names), right=whole.right, rival=whole.rival, margin=whole.margin, direct=direct,
+        through=through, bias=bias, unsplit=unsplit,
+        contributions=np.stack([*(direct + through).T, *(paths if has_mlp else [])], axis=1),
+        ablated=np.stack([verdicts.margin for verdicts in without], axis=1),
+        changed=np.stack([verdicts.said != whole.said for verdicts in without], axis=1),
+    )  # fmt: skip
+    return found, without
+
+
+def _ablated(
+    forward: Forward, states: States, written: Float[np.ndarray, "n H d"], *, paths: bool
+) -> Iterator[Float[np.ndarray, "n d"]]:
+    """F without each head, then without the direct path, then without the MLP."""
+    for h in range(written.shape[1]):
+        x = states.x - written[:, h]
+        yield x + forward.hidden(x) @ forward.V
+    if paths:
+        yield states.F - states.x
+        yield states.x
+
+
+def _attends(known: Knowledge, attention: Float[np.ndarray, "T H"]) -> list[str]:
+    """What each head of one prompt looks at most: its subject, its relation, the noise or EOS."""
+    shares = [attention[0], attention[1], attention[2:-1].sum(axis=0), attention[-1]]
+    kinds = ("subject", "relation", "noise", "EOS")
+    best = np.argmax(shares, axis=0)
+    return [f"{kinds[k]} {shares[k][h]:.0%}" for h, k in enumerate(best)]

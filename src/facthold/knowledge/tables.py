@@ -1,0 +1,119 @@
+"""Problems whose table grows or shrinks by one: the embeddings of all other tokens stay what they are."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from facthold.errors import FactholdError
+from facthold.facts import FactTable, Labels
+from facthold.factual import FactualRecall
+from facthold.knowledge.names import Names
+
+TRIES = 64
+"""Embeddings that are drawn for a new name; the one that disturbs least, or is told apart best, is taken."""
+SUBJECT_TRIES = 8
+"""For a subject each try is a pass over the table."""
+
+
+def with_answer(problem: FactualRecall, name: str, F: Float[np.ndarray, "facts d"]) -> tuple[FactualRecall, int]:
+    """The problem with an answer of this name, and its number. ``F`` is what the model says of each fact.
+
+    A new answer is a new rival for every fact, so that of some embeddings the one is taken that comes least near to
+    being said.
+    """
+    table = problem.table
+    names = Names.of(table)[2]
+    a = names.get(name)
+    if a is not None:
+        return problem, a
+    _check_name("answer", name, table.A, table.labels)
+    tried = _draw(problem.phi[problem.n_tokens :], "answer", name, TRIES)
+    own = (F * problem.phi[problem.n_tokens + table.answers]).sum(axis=1)
+    excess = F @ tried.T - own[:, None]
+    order = np.lexsort((excess.max(axis=0), (excess > 0).sum(axis=0)))
+    phi = np.concatenate([problem.phi, tried[order[:1]].astype(problem.phi.dtype)])
+    labels = None if table.labels is None else replace(table.labels, answers=(*table.labels.answers, _clean(name)))
+    return _with(problem, replace(table, A=table.A + 1, labels=labels), phi), table.A
+
+
+def with_subject(
+    problem: FactualRecall, name: str, told_apart: Callable[[FactualRecall], float]
+) -> tuple[FactualRecall, int]:
+    """The problem with a new subject, the last of them, and its number. All later tokens move up by one.
+
+    ``told_apart`` says how well the model sees the last subject of a problem; the best of some embeddings is taken.
+    """
+    table = problem.table
+    _check_name("subject", name, table.S, table.labels)
+    labels = None if table.labels is None else replace(table.labels, subjects=(*table.labels.subjects, _clean(name)))
+    larger = replace(table, S=table.S + 1, labels=labels)
+    tried = _draw(problem.phi[: table.S], "subject", name, SUBJECT_TRIES).astype(problem.phi.dtype)
+    problems = [_with(problem, larger, np.insert(problem.phi, table.S, row, axis=0)) for row in tried]
+    return max(problems, key=told_apart), table.S
+
+
+def replaced(problem: FactualRecall, row: int, a: int) -> FactualRecall:
+    """The problem in which a row has this answer, and no other."""
+    answers = problem.table.answers.copy()
+    answers[row] = a
+    also = problem.table.also
+    return _with(problem, replace(problem.table, answers=answers, also=also[also[:, 0] != row]), problem.phi)
+
+
+def added(problem: FactualRecall, s: int, r: int, a: int) -> FactualRecall:
+    """The problem with one more fact, the last. Where p(s, r) is given, it is asked as often as the mean fact."""
+    table = problem.table
+    columns = zip((table.subjects, table.relations, table.answers), (s, r, a), strict=True)
+    subjects, relations, answers = (np.append(column, value) for column, value in columns)
+    p = None if problem.p is None else np.append(problem.p, problem.p.mean())
+    larger = replace(table, subjects=subjects, relations=relations, answers=answers)
+    return FactualRecall(larger, problem.phi, problem.T, None if p is None else p / p.sum(), problem.outputs)
+
+
+def without(problem: FactualRecall, row: int) -> FactualRecall:
+    """The problem without one fact. A relation that has no other goes with it, and its token too."""
+    table, r = problem.table, int(problem.table.relations[row])
+    keep = np.delete(np.arange(len(table)), row)
+    p, phi = (None if problem.p is None else problem.p[keep]), problem.phi
+    if p is not None:
+        p = p / p.sum() if p.sum() > 0 else None
+    columns = {name: getattr(table, name)[keep] for name in ("subjects", "relations", "answers")}
+    also = table.also[table.also[:, 0] != row]
+    also = np.stack([also[:, 0] - (also[:, 0] > row), also[:, 1]], axis=1)
+    R, labels = table.R, table.labels
+    if r not in columns["relations"]:
+        columns["relations"] = columns["relations"] - (columns["relations"] > r)
+        R, phi = R - 1, np.delete(phi, table.S + r, axis=0)
+        if labels is not None:
+            labels = Labels(labels.subjects, labels.relations[:r] + labels.relations[r + 1 :], labels.answers)
+    smaller = FactTable(table.S, R, table.A, **columns, labels=labels, also=also)
+    return FactualRecall(smaller, phi, problem.T, p, problem.outputs)
+
+
+def _with(problem: FactualRecall, table: FactTable, phi: Float[np.ndarray, "V d"]) -> FactualRecall:
+    return FactualRecall(table, phi, problem.T, problem.p, problem.outputs)
+
+
+def _draw(like: Float[np.ndarray, "n d"], kind: str, name: str, n: int) -> Float[np.ndarray, "k d"]:
+    """Embeddings by the name alone, of the size of those that there are: on their sphere, or else Gaussian."""
+    digest = hashlib.sha256(f"{kind}:{_clean(name)}".encode()).digest()
+    generator = np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], np.uint64)))
+    rows = generator.standard_normal((n, like.shape[1]))
+    norms = np.linalg.norm(like.astype(np.float64), axis=1)
+    if norms.std() < 1e-3 * norms.mean():
+        return rows * (norms.mean() / np.linalg.norm(rows, axis=1, keepdims=True))
+    return rows * np.sqrt((norms**2).mean() / like.shape[1])
+
+
+def _clean(name: str) -> str:
+    return " ".join(name.split())
+
+
+def _check_name(kind: str, name: str, n: int, labels: Labels | None) -> None:
+    if not name.strip():
+        raise FactholdError(f"the new {kind} has an empty name")
+    if labels is None and name.strip() != str(n):
+        raise FactholdError(f"unknown {kind} {name!r}: the table has numbers, 0 to {n - 1}; a new one is {n}")

@@ -1,0 +1,119 @@
+"""Storing many associations: batches instead of all inputs, drawn rivals instead of all outputs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from facthold.associations import Problem
+from facthold.models.memory import Memory
+from facthold.padding import next_power_of_two, pad_rows, padded
+from facthold.train.losses import mean_cross_entropy
+from facthold.train.tasks import BATCH, Task
+
+RIVALS = 1 << 10
+"""Outputs that a batch is compared with at most, of those that some input has."""
+OTHERS = 1 << 9
+"""Outputs of all, as rivals beside them."""
+ALL = 1 << 11
+"""Up to so many outputs all are rivals: drawing them would cost more in steps than it saves in time."""
+FEWEST = 1 << 8
+"""Own outputs are padded to so many at least: small problems then share a compiled loop."""
+LOOKED = 1 << 12
+"""Inputs that a look asks at most."""
+BLOCK = 1 << 8
+"""Inputs whose scores against all outputs are held at once."""
+
+
+class StoreSampled(Task):
+    """Cross entropy of a batch against drawn rivals, for problems whose N x M scores are too many for each step.
+
+    Rivals are the outputs of the problem's own inputs (all of them, while they are few) and some of the others. A look
+    counts an input only where its output wins over *all* others by ``margin``. The arrays may be padded, so that
+    problems of nearly the same size share a compiled loop.
+    """
+
+    problem: Problem
+    n_inputs: Int[Array, ""]
+    n_outputs: Int[Array, ""]
+    own: Int[Array, " own"]
+    """The outputs that some input has, padded."""
+    n_own: Int[Array, ""]
+    also: Int[Array, "N k"]
+    """Further outputs that are right too: no rivals. Padded by the right one."""
+    margin: Float[Array, ""]
+
+    @classmethod
+    def of(cls, problem: Problem, *, margin: float = 0.0, also: Int[np.ndarray, "extra 2"] | None = None) -> "StoreSampled":
+        """The task for ``problem``, padded. ``also``: pairs (input, a further output that is right too)."""
+        n, m, f = padded(problem.N), padded(problem.M), np.asarray(problem.f)
+        own = np.unique(f)
+        longer = Problem(*(jnp.asarray(pad_rows(a, rows)) for a, rows in ((problem.E, n), (problem.U, m), (f, n))))
+        return cls(
+            longer, *(jnp.asarray(np.int32(size)) for size in (problem.N, problem.M)),
+            jnp.asarray(pad_rows(own.astype(np.int32), max(FEWEST, next_power_of_two(len(own))))), jnp.asarray(np.int32(len(own))),
+            jnp.asarray(pad_rows(_beside(f, also), n)), jnp.asarray(np.float32(margin)),
+        )  # fmt: skip
+
+    def loss(self, model: Memory, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        k_inputs, k_own, k_other = jax.random.split(key, 3)
+        rows = len(self.problem.f)
+        if rows <= BATCH:
+            inputs, counted = jnp.arange(rows), jnp.arange(rows) < self.n_inputs
+        else:
+            inputs, counted = jax.random.randint(k_inputs, (BATCH,), 0, self.n_inputs), jnp.ones(BATCH, bool)
+        F, f = model(self.problem.E[inputs]), self.problem.f[inputs]
+        if len(self.problem.U) <= ALL and self.also.shape[1] == 1:  # nothing is drawn and nothing left out
+            offered = jnp.arange(len(self.problem.U)) < self.n_outputs
+            return mean_cross_entropy(F, self.problem.U, self.problem.U[f], counted, offered)
+        rivals, offered = self._rivals(k_own, k_other)
+        scores = jnp.where(offered & ~self._is_right(inputs, rivals), F @ self.problem.U[rivals].T, -jnp.inf)
+        target = (F * self.problem.U[f]).sum(axis=1)
+        losses = jax.nn.softplus(jax.nn.logsumexp(scores, axis=1) - target)
+        return jnp.where(counted, losses, 0.0).sum() / counted.sum()
+
+    def _rivals(self, k_own: PRNGKeyArray, k_other: PRNGKeyArray) -> tuple[Int[Array, " k"], Bool[Array, " k"]]:
+        """The outputs of this step, and which of them are there: all, while they are few."""
+        M = len(self.problem.U)
+        if M <= ALL:
+            return jnp.arange(M), jnp.arange(M) < self.n_outputs
+        if len(self.own) <= RIVALS:
+            own, offered = self.own, jnp.arange(len(self.own)) < self.n_own
+        else:
+            own = self.own[jax.random.randint(k_own, (RIVALS,), 0, self.n_own)]
+            offered = jnp.ones(RIVALS, bool)
+        other = jax.random.randint(k_other, (OTHERS,), 0, self.n_outputs)
+        return jnp.concatenate([own, other]), jnp.concatenate([offered, jnp.ones(OTHERS, bool)])
+
+    def accuracy(self, model: Memory, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        rows = min(len(self.problem.f), LOOKED)
+        all_of_them = len(self.problem.f) <= LOOKED
+        asked = jnp.arange(rows) if all_of_them else jax.random.randint(key, (rows,), 0, self.n_inputs)
+        counted = asked < self.n_inputs
+        blocks = jnp.pad(asked, (0, -rows % BLOCK)).reshape(-1, BLOCK)
+        won = lax.map(lambda inputs: self.won(model, inputs), blocks).ravel()[:rows]
+        return (won & counted).sum() / counted.sum()
+
+    def won(self, model: Memory, inputs: Int[Array, " n"]) -> Bool[Array, " n"]:
+        """Which inputs have their output above all rivals by the margin."""
+        scores = model.logits(self.problem.E[inputs], self.problem.U)
+        offered = jnp.arange(len(self.problem.U)) < self.n_outputs
+        target = jnp.take_along_axis(scores, self.problem.f[inputs][:, None], axis=1)
+        rivals = jnp.where(offered, scores, -jnp.inf)
+        rivals = rivals.at[jnp.arange(len(inputs))[:, None], self.also[inputs]].set(-jnp.inf)
+        return (target[:, 0] - rivals.max(axis=1)) > self.margin
+
+    def _is_right(self, inputs: Int[Array, " n"], outputs: Int[Array, " k"]) -> Bool[Array, "n k"]:
+        return (self.also[inputs][:, :, None] == outputs).any(axis=1)
+
+
+def _beside(f: Int[np.ndarray, " N"], also: Int[np.ndarray, "extra 2"] | None) -> Int[np.ndarray, "N k"]:
+    """Each input's right outputs in a row, the first repeated where there are fewer."""
+    pairs = np.zeros((0, 2), np.int32) if also is None else also
+    n = np.bincount(pairs[:, 0], minlength=len(f)) if len(pairs) else np.zeros(len(f), int)
+    table = np.repeat(f[:, None], 1 + n.max(initial=0), axis=1).astype(np.int32)
+    order = np.argsort(pairs[:, 0], kind="stable")
+    place = np.arange(len(pairs)) - np.searchsorted(pairs[order, 0], pairs[order, 0])
+    table[pairs[order, 0], 1 + place] = pairs[order, 1]
+    return table

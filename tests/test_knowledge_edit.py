@@ -1,0 +1,257 @@
+"""Edits: the algebra of the change, what it does to the table, and what is left of the other facts."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import known
+from facthold.errors import FactholdError
+from facthold.facts import FactTable
+from facthold.factual import FactualRecall
+from facthold.knowledge import tables
+from facthold.knowledge.ask import Knowledge
+from facthold.knowledge.edit import add, edit, forget, specificity
+from facthold.knowledge.forward import Forward, table_prompts
+from facthold.knowledge.judge import judge_table, right_answers
+from facthold.knowledge.names import Names
+from facthold.knowledge.rank_one import Change, _Problem, rank_one, readout
+from facthold.models.transformer import Transformer
+
+
+def test_the_readout_is_the_last_linear_map() -> None:
+    for model, problem in (known.countries(), known.attention_alone(), known.random_model()):
+        forward, tokens = Forward.of(model, problem), table_prompts(problem)[0]
+        at = readout(forward, tokens)
+        np.testing.assert_allclose(at.F, forward.states(tokens).F, atol=1e-12 * np.abs(at.F).max())
+        assert at.name == ("mlp.V" if model.mlp is not None else "W_O")
+
+
+@pytest.fixture(scope="module")
+def contested() -> tuple[_Problem, Change]:
+    """An edit of the random model, half way: pairs fall short on all sides."""
+    model, problem = known.random_model()
+    at = readout(Forward.of(model, problem), table_prompts(problem)[0])
+    asked, answers = right_answers(problem.table, np.arange(len(problem.table)))
+    asked, answers = np.append(asked[1:], 0), np.append(answers[1:], 9)
+    trouble = _Problem.of(at, problem.U, np.array([0]), 9, asked, answers, 1.0, 1.0)
+    rng = np.random.default_rng(1)
+    return trouble, Change(rng.normal(size=at.M.shape[0]) / 10, rng.normal(size=at.M.shape[1]))
+
+
+def test_each_solve_is_the_minimum_on_the_pairs_that_fall_short(contested: tuple[_Problem, Change]) -> None:
+    """With the pairs held, the gradient of the quadratic is zero at its solution: by central differences."""
+    trouble, change = contested
+    held = trouble._short(trouble.h @ change.k, change)[0] > 0
+
+    def quadratic(change: Change) -> float:
+        D = trouble.U @ change.delta
+        short = trouble.lacking + (trouble.h @ change.k)[:, None] * (D[trouble.rivals] - D[trouble.right][:, None])
+        leak = (change.delta @ change.delta) * (change.k @ trouble.G @ change.k)
+        return float((trouble.w[:, None] * np.where(held, short, 0) ** 2).sum() + 1e-4 * leak)
+
+    rng = np.random.default_rng(2)
+    for solve, part in ((trouble.best_k, "k"), (trouble.best_delta, "delta")):
+        best = solve(change)
+        assert quadratic(best) < quadratic(change)
+        steps = 1e-3 * rng.normal(size=(10, *getattr(best, part).shape))
+        slopes = [
+            [quadratic(replace(at, **{part: getattr(at, part) + sign * step})) for sign in (1, -1) for step in steps]
+            for at in (change, best)
+        ]
+        before, after = (np.abs(np.array(slope[:10]) - slope[10:]).max() for slope in slopes)
+        assert after < 1e-4 * before  # STABLE, which the solve adds, moves the minimum a little
+
+
+def test_the_start_wins_by_mu_and_leaks_least() -> None:
+    """k = C^-1 h / (h^T C^-1 h): h . k = 1, and no other k with that moves the other facts less in the mean square."""
+    model, problem = known.countries()
+    at = readout(Forward.of(model, problem), table_prompts(problem)[0])
+    asked, answers = right_answers(problem.table, np.arange(len(problem.table)))
+    keep = asked != 3
+    asked, answers = np.append(asked[keep], 3), np.append(answers[keep], 11)
+    start = _Problem.of(at, problem.U, np.array([3]), 11, asked, answers, 2.5, 5.0).start()
+    h = at.features[3]
+    assert h @ start.k == pytest.approx(1)
+    scores = (at.F[3] + start.delta) @ problem.U.T
+    assert scores[11] - np.delete(scores, 11).max() == pytest.approx(2.5)
+    others = np.delete(at.features, 3, axis=0)
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        step = rng.normal(size=h.shape)
+        other = start.k + 0.1 * np.linalg.norm(start.k) * (step - h * (step @ h) / (h @ h)) / np.linalg.norm(step)
+        assert ((others @ other) ** 2).sum() > ((others @ start.k) ** 2).sum()
+
+
+def test_nothing_changes_where_nothing_has_to() -> None:
+    """An answer that wins by more than mu already needs no change."""
+    model, problem = known.countries()
+    at = readout(Forward.of(model, problem), table_prompts(problem)[0])
+    asked, answers = right_answers(problem.table, np.arange(len(problem.table)))
+    margins = judge_table(Forward.of(model, problem), problem, table_prompts(problem)).margin
+    least = float(margins.min())
+    a = int(problem.table.answers[0])
+    change = rank_one(at, problem.U, np.array([0]), a, asked, answers, mu=least / 2, cap=least / 2)
+    assert change.size(at.M) < 1e-12
+
+
+@pytest.mark.parametrize("which", ["answers", "vocabulary", "numbers", "attention alone"])
+def test_an_edit_is_said_and_the_others_stay(which: str) -> None:
+    models = {"numbers": known.numbers, "attention alone": known.attention_alone}
+    model, problem = models.get(which, lambda: known.countries(which))()
+    table, names = problem.table, Names.of(problem.table)
+    s, r, a = (names[i][column[0]] for i, column in enumerate((table.subjects, table.relations, table.answers)))
+    new = names[2][(table.answers[0] + 3) % table.A]
+    done = edit(model, problem, s, r, new)
+    report = done.report
+    assert (report.before, report.said, report.answer) == (a, new, new)
+    assert (report.efficacy, report.specificity, report.unchanged) == (1, 1, 1)
+    assert report.rank == 1
+    assert report.others == len(table) - 1
+    name, W, V = ("W_O", model.W_O, done.model.W_O) if model.mlp is None else ("mlp.V", model.mlp.V, done.model.mlp.V)
+    change = (np.asarray(V, np.float64) - np.asarray(W, np.float64)).reshape(-1, problem.d)
+    sizes = np.linalg.svd(change, compute_uv=False)
+    assert sizes[1] < 1e-5 * np.linalg.norm(np.asarray(W))  # of rank 1, to the rounding of float32
+    assert report.matrix == name
+    assert report.size == pytest.approx(sizes[0] / np.linalg.norm(np.asarray(W)), rel=1e-3)
+    again = Knowledge(done.model, done.problem).ask(s, r)
+    assert (again.answer, again.right, again.expected) == (new, True, (new,))
+    np.testing.assert_array_equal(done.problem.phi, problem.phi)
+
+
+def test_editing_one_of_several_right_answers_leaves_the_new_one_alone() -> None:
+    model, problem = known.countries()
+    done = edit(model, problem, "south africa", "capital", "Bloemfontein")
+    assert done.report.done
+    assert Knowledge(done.model, done.problem).ask("South Africa", "capital").expected == ("Bloemfontein",)
+    assert done.problem.table.A == problem.table.A + 1
+    assert len(done.problem.phi) == len(problem.phi) + 1
+    np.testing.assert_allclose(np.linalg.norm(done.problem.phi[-1]), 1, rtol=1e-6)  # on the sphere, as the others
+
+
+@pytest.mark.parametrize("outputs", ["answers", "vocabulary"])
+def test_a_fact_is_added_for_a_known_and_for_a_new_subject(outputs: str) -> None:
+    model, problem = known.countries(outputs)
+    one = add(model, problem, "Sudan", "official_language", "Arabic")
+    two = add(one.model, one.problem, "Chad", "official_language", "French")
+    assert (one.report.efficacy, one.report.specificity) == (1, 1)
+    assert (two.report.efficacy, two.report.specificity) == (1, 1)
+    asked = Knowledge(two.model, two.problem)
+    assert asked.ask("Chad", "official_language").answer == "French"
+    assert asked.ask("Sudan", "official_language").answer == "Arabic"
+    for s, r, _ in known.ROWS:  # all tokens after the subjects have moved up
+        assert asked.ask(s, r).right is True
+    grown, S = two.problem, problem.table.S
+    np.testing.assert_array_equal(np.delete(grown.phi[: grown.n_tokens], S, axis=0), problem.phi[: problem.n_tokens])
+    assert (grown.n_noise, grown.table.S, len(grown.table)) == (problem.n_noise, S + 1, len(problem.table) + 2)
+
+
+@pytest.mark.parametrize("outputs", ["answers", "vocabulary"])
+def test_what_is_forgotten_is_not_said(outputs: str) -> None:
+    model, problem = known.countries(outputs)
+    done = forget(model, problem, "South Africa", "capital")
+    assert done.report.answer == "Pretoria or Cape Town"
+    assert (done.report.efficacy, done.report.specificity) == (1, 1)
+    answer = Knowledge(done.model, done.problem).ask("South Africa", "capital")
+    assert answer.answer == done.report.said
+    assert answer.answer not in ("Pretoria", "Cape Town")
+    assert answer.right is None
+    assert len(done.problem.table) == len(problem.table) - 1
+
+
+def test_the_last_fact_of_a_relation_takes_the_relation_with_it() -> None:
+    rows = [*known.ROWS[:6], ("Peru", "currency", "sol"), *known.ROWS[12:15]]
+    base = FactTable.from_rows(rows)
+    rng = np.random.default_rng(0)
+    p = rng.random(len(base))
+    problem = FactualRecall(base, rng.normal(size=(60, 8)).astype(np.float32), p=p / p.sum())
+    without = tables.without(problem, 6)
+    assert without.table.labels.relations == ("capital", "continent")
+    expected = FactTable.from_rows([row for row in rows if row[1] != "currency"])
+    np.testing.assert_array_equal(without.table.relations, expected.relations)
+    np.testing.assert_array_equal(without.phi, np.delete(problem.phi, base.S + 1, axis=0))
+    np.testing.assert_allclose(without.p, np.delete(p, 6) / np.delete(p, 6).sum())
+    added = tables.added(without, 0, 1, 0) if (0, 1) not in set(
+        zip(without.table.subjects.tolist(), without.table.relations.tolist(), strict=True)
+    ) else tables.added(without, 3, 1, 0)  # fmt: skip
+    assert added.p.sum() == pytest.approx(1)
+    assert len(added.p) == len(added.table)
+
+
+def test_a_new_name_is_drawn_by_the_name_alone() -> None:
+    model, problem = known.random_model()
+    F = Forward.of(model, problem).states(table_prompts(problem)[0]).F
+    first, a = tables.with_answer(problem, str(problem.table.A), F)
+    again, _ = tables.with_answer(problem, str(problem.table.A), F)
+    assert a == problem.table.A
+    np.testing.assert_array_equal(first.phi, again.phi)
+    rows = tables._draw(problem.phi, "answer", "x", 4000)  # Gaussian, as these embeddings are
+    square = (rows**2).sum(axis=1)
+    wanted = (problem.phi.astype(float) ** 2).sum(axis=1).mean()
+    assert abs(square.mean() - wanted) < 4 * square.std() / np.sqrt(len(square))
+    assert (tables._draw(problem.phi, "answer", "y", 1) != rows[:1]).all()
+
+
+def test_many_edits_one_after_another_keep_the_rest() -> None:
+    """A model with room to spare: after 30 edits of 80 facts all are said, and all others are as they were."""
+    model, problem = start = known.numbers()
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(problem.table))[:30]
+    for row in rows:
+        table = problem.table
+        new = rng.choice(np.setdiff1d(table.answers[table.relations == table.relations[row]], table.answers[row]))
+        done = edit(model, problem, *(str(i) for i in (table.subjects[row], table.relations[row], new)))
+        assert done.report.done
+        model, problem = done.model, done.problem
+    told = judge_table(Forward.of(model, problem), problem, table_prompts(problem, seed=11))
+    assert told.recalled[rows].mean() >= 0.99
+    kept, unchanged, others = specificity(start, (model, problem))
+    assert others == len(problem.table) - 30
+    assert min(kept, unchanged) >= 0.99
+
+
+def test_an_edit_holds_in_fresh_prompts_where_features_depend_on_the_noise() -> None:
+    """Heads that look at their token less sharply, as training leaves them; other prompts judge the edit."""
+    model, problem = known.countries()
+    blurred = eqx.tree_at(lambda t: t.W_K, model, 0.55 * model.W_K)
+    hidden = [Forward.of(blurred, problem).states(tokens).hidden for tokens in table_prompts(problem, draws=2)]
+    assert np.abs(hidden[0] - hidden[1]).max() > 1e-3 * np.abs(hidden[0]).max()
+    done = edit(blurred, problem, "Ghana", "capital", "Khartoum")
+    assert (done.report.efficacy, done.report.specificity) == (1, 1)
+
+
+def test_a_change_that_does_not_take_is_said_to_fail() -> None:
+    """Features of random weights are mostly noise: no rank-one change tells one fact from the others."""
+    done = edit(*known.random_model(), "3", "1", "8")
+    assert not done.report.done
+    assert done.report.as_json()["done"] is False
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "says"),
+    [
+        (edit, ("Frnace", "capital", "Paris"), "unknown subject 'Frnace'; did you mean 'France'"),
+        (edit, ("Sudan", "official_language", "Arabic"), "is not in the table; take add"),
+        (edit, ("France", "capital", " "), "the new answer has an empty name"),
+        (add, ("France", "capital", "Lyon"), "is in the table; take edit"),
+        (add, ("France", "anthem", "La Marseillaise"), "unknown relation 'anthem': .*build the model again"),
+        (forget, ("Sudan", "official_language"), "nothing to forget"),
+    ],
+)
+def test_what_cannot_be_done_is_said(change, arguments: tuple[str, ...], says: str) -> None:
+    with pytest.raises(FactholdError, match=says):
+        change(*known.countries(), *arguments)
+
+
+def test_a_table_of_numbers_takes_the_next_number_alone() -> None:
+    model, problem = known.numbers()
+    with pytest.raises(FactholdError, match="the table has numbers, 0 to 31; a new one is 32"):
+        edit(model, problem, "0", "0", "Paris")
+
+
+def test_the_only_fact_is_not_forgotten() -> None:
+    problem = FactualRecall(FactTable.from_rows([("a", "b", "c")]), np.eye(6, 4, dtype=np.float32))
+    with pytest.raises(FactholdError, match="the only fact"):
+        forget(Transformer.init(4, 1, 2, key=jax.random.key(0)), problem, "a", "b")
