@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
@@ -47,11 +48,26 @@ def built(name: str) -> tuple[FactualRecall, Gates, Transformer]:
     return problem, gates, gated_transformer(problem, gates, identity(problem.d))
 
 
+@eqx.filter_jit
+def sequences(prompts: Prompts, facts: Array) -> Array:
+    return prompts.sequences(facts, key=KEY)
+
+
+@eqx.filter_jit
+def output(model: Transformer, X: Array) -> Array:
+    return model(X)
+
+
+@eqx.filter_jit
+def attended(model: Transformer, X: Array) -> Array:
+    return model.attention(X)
+
+
 def asked(problem: FactualRecall) -> tuple[np.ndarray, np.ndarray]:
     """Prompts as sequences, and the fact that each asks for: random noise, and noise that is one token all along."""
     table, n = problem.table, len(problem.table)
     prompts = Prompts.of(table, T=T, n_noise=N_NOISE)
-    random = np.asarray(eqx.filter_jit(prompts.sequences)(jnp.arange(n), key=KEY))
+    random = np.asarray(sequences(prompts, jnp.arange(n)))
     same = np.where(is_noise(problem, random), table.S + table.R + np.arange(n)[:, None] % N_NOISE, random)
     return np.concatenate([random, same]), np.tile(np.arange(n), 2)
 
@@ -73,11 +89,11 @@ def test_the_residual_stream_holds_the_codes_whatever_the_noise(name: str, wide:
     tokens, facts = asked(problem)
     with jax.enable_x64(wide):
         model = jax.tree.map(lambda W: W.astype(float if wide else np.float32), model)
-        said = np.asarray(eqx.filter_jit(model)(problem.phi[tokens].astype(float if wide else np.float32)))
+        said = np.asarray(output(model, problem.phi[tokens].astype(float if wide else np.float32)))
     assert said.dtype == (np.float64 if wide else np.float32)
     table, phi = problem.table, problem.prompt_phi.astype(float)
     codes = gates.codes[table.subjects] + gates.codes[table.S + table.relations]
-    # What others take of the attention, then rounding: of scores (the sigmoid's slope is 1/4, two scores), then of sums.
+    # What others take of the attention; rounding of two scores, where the sigmoid's slope is 1/4; rounding of sums.
     values = np.abs(gates.reading @ phi.T).max(axis=1)
     terms = 1 if wide else problem.d + 2
     of_sums = (8 if wide else 8 + 2 * problem.d + T) * ROUND * (np.abs(gates.reading) @ np.abs(phi).T).max(axis=1)
@@ -95,7 +111,7 @@ def test_noise_takes_no_more_than_its_leak(name: str) -> None:
     tokens, _ = asked(problem)
     with jax.enable_x64(True):
         wide = jax.tree.map(lambda W: W.astype(float), model)
-        attention = np.asarray(eqx.filter_jit(wide.attention)(problem.phi[tokens].astype(float)))
+        attention = np.asarray(attended(wide, problem.phi[tokens].astype(float)))
     leak = LEAK * np.exp(2 * rounding(problem, gates))  # two scores, rounded
     outside = (is_noise(problem, tokens) | np.isin(tokens, gates.few))[:, None]
     of_gates = np.where(outside, attention[:, : gates.n_gates], 0).sum(axis=2)
@@ -180,4 +196,5 @@ def test_what_does_not_fit_is_refused(message: str) -> None:
 
 def test_the_smallest_d_is_enough() -> None:
     d = fewest_dimensions(3, N_NOISE)
-    assert gate_heads(problem_of(d), d - 3, key=KEY).H == d
+    gates = gate_heads(problem_of(d), d - 3, key=KEY)
+    assert d == gates.H

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -215,16 +216,18 @@ def test_many_edits_one_after_another_keep_the_rest() -> None:
 def test_an_edit_holds_in_fresh_prompts_where_features_depend_on_the_noise() -> None:
     """Heads that look at their token less sharply, as training leaves them; other prompts judge the edit."""
     model, problem = known.countries()
-    blurred = eqx.tree_at(lambda t: t.W_K, model, 0.55 * model.W_K)
+    blurred = eqx.tree_at(lambda t: t.W_K, model, 0.5 * model.W_K)
     hidden = [Forward.of(blurred, problem).states(tokens).hidden for tokens in table_prompts(problem, draws=2)]
-    assert np.abs(hidden[0] - hidden[1]).max() > 1e-3 * np.abs(hidden[0]).max()
+    assert np.abs(hidden[0] - hidden[1]).max() > 1e-4 * np.abs(hidden[0]).max()
     done = edit(blurred, problem, "Ghana", "capital", "Khartoum")
     assert (done.report.efficacy, done.report.specificity) == (1, 1)
 
 
 def test_a_change_that_does_not_take_is_said_to_fail() -> None:
-    """Features of random weights are mostly noise: no rank-one change tells one fact from the others."""
-    done = edit(*known.random_model(), "3", "1", "8")
+    """A model whose heads all look at EOS alone cannot tell one question from another."""
+    model, problem = known.countries()
+    blind = eqx.tree_at(lambda t: t.W_V, model, jnp.zeros_like(model.W_V))
+    done = edit(blind, problem, "Ghana", "capital", "Khartoum")
     assert not done.report.done
     assert done.report.as_json()["done"] is False
 

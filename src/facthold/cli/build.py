@@ -31,7 +31,9 @@ def build(
     noise: Annotated[
         int, typer.Option("--noise-tokens", help="Different noise tokens: what other words in a prompt are taken for.")
     ] = NOISE,
-    T: Annotated[int, typer.Option("-T", help="Length of a prompt, with subject, relation and the token EOS.")] = SEQUENCE,
+    T: Annotated[
+        int, typer.Option("-T", help="Length of a prompt, with subject, relation and the token EOS.")
+    ] = SEQUENCE,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the embeddings and of all that is drawn.")] = 0,
     json: JsonOption = False,
 ) -> None:
@@ -54,12 +56,23 @@ def build(
     check_memory(f"{file} with {count(len(table), 'fact')}", 4096.0 * (table.S + table.A) + 1e3 * len(table))
     with telling(f"building {count(len(table), 'fact')} by {method}") as say:
         built = build_model(
-            table, method=method, accuracy=accuracy, max_params=max_params, n_noise=noise, T=T, p=p, seed=seed, say=say
+            table,
+            method=method,
+            accuracy=accuracy,
+            max_params=max_params,
+            n_noise=noise,
+            T=T,
+            p=p,
+            seed=seed,
+            say=say,
+            beside=out,
         )
     found = _about(built)
     short = built.recall < accuracy
     if not short:
         found["file"] = str(save_model(out, built.model, built.problem))
+        if built.kept is not None:
+            built.kept.done()
     if json:
         print_json(found)
     else:

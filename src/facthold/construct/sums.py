@@ -31,7 +31,7 @@ STARTS = 64
 NAMED = 4
 """Facts that a message names."""
 
-Rows = Int[np.ndarray, " n"]
+Rows = Int[np.ndarray, " _"]
 
 
 class _Demands(NamedTuple):
@@ -40,7 +40,7 @@ class _Demands(NamedTuple):
 
     above: Rows
     below: Rows
-    facts: Int[np.ndarray, "n 2"]
+    facts: Int[np.ndarray, "_ 2"]
 
 
 def check_sums(table: FactTable) -> None:

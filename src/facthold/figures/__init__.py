@@ -1,7 +1,7 @@
 """The figures by name."""
 
 from facthold.errors import unknown
-from facthold.figures import constructions, facts, fig1, fig6, heatmap, ladder, robustness
+from facthold.figures import constructions, facts, fig1, fig6, heatmap, ladder, robustness, transfer
 from facthold.figures.base import PRESETS, Figure, Values
 
 FIGURES: dict[str, Figure] = {
@@ -14,6 +14,7 @@ FIGURES: dict[str, Figure] = {
         ladder.FIGURE,
         constructions.FIGURE,
         robustness.FIGURE,
+        transfer.FIGURE,
     )
 }
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from facthold.facts import FactTable
 from facthold.factual import FactualRecall, factual_recall
 from facthold.keys import derive
 from facthold.knowledge.forward import Forward, table_prompts
+from facthold.knowledge.groups import MARGIN
 from facthold.knowledge.judge import judge_table
+from facthold.knowledge.kept import Kept, fingerprint
 from facthold.knowledge.readout import Say, Width, readout
 from facthold.measure.bits import table_bits
 from facthold.measure.bounds import FACTS_A_PARAMETER
@@ -33,12 +36,15 @@ TOLERANCE = 0.15
 WIDEST = 16
 """A search ends at so many times its first guess."""
 
+SMALL = 64
+"""Subjects and relations of a table for which attention alone may be smaller: it takes the square of their number."""
+
 METHODS = {
     "readout": "heads as gates, then the fewest neurons for each relation (beyond the paper)",
     "attention": "attention alone: heads add a part for the subject and one for the relation, solved for",
     "attention-mlp": "theorem 4: heads project, Hermite tensors in the MLP; needs a large d, for small tables",
     "train": "all weights by gradients on prompts, as in section 4.4",
-    "auto": "readout, and train where that needs more than --max-params",
+    "auto": "readout or attention, whichever is smaller; train where --max-params is too few for both",
 }
 
 
@@ -56,6 +62,8 @@ class Built:
     bits: float
     """Bits that tell this table from others with the same answers, equally often: no model that knows it has fewer."""
     widths: Sequence[Width] = ()
+    kept: Kept | None = None
+    """The tries that were kept beside the model; whoever has written it says `Kept.done`."""
 
     @property
     def n_params(self) -> int:
@@ -74,10 +82,12 @@ class Built:
 def build(
     table: FactTable, *, method: str = "auto", accuracy: float = 1.0, max_params: int | None = None,
     n_noise: int = NOISE, T: int = SEQUENCE, p: np.ndarray | None = None, seed: int = 0, say: Say = lambda _: None,
+    beside: Path | None = None,
 ) -> Built:  # fmt: skip
     """The smallest transformer found that recalls the share ``accuracy`` of the table, by ``method``.
 
-    What is found is then asked for every fact, in prompts of T tokens with random noise.
+    What is found is then asked for every fact, in prompts of T tokens with random noise. With ``beside``, the file that
+    the model will be written to, `readout` keeps its tries in a hidden file next to it, and goes on from there.
     """
     if method not in METHODS:
         raise unknown("method", method, METHODS)
@@ -89,35 +99,49 @@ def build(
         "accuracy": accuracy, "n_noise": n_noise, "T": T, "p": p, "seed": seed, "max_params": max_params, "say": say
     }  # fmt: skip
     start = time.perf_counter()
-    widths: Sequence[Width] = ()
-    if method in ("auto", "readout"):
-        try:
-            model, problem, widths = readout(table, **wish)
-            method = "readout"
-        except FactholdError as error:
-            if method == "readout" or max_params is None:
-                raise
-            say(f"readout: {error}; training instead")
-            method, (model, problem) = "train", _train(table, **wish)
+    kept = Kept()
+    if beside is not None:
+        kept = Kept.beside(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed))
+    if method == "auto":
+        method, made = _any_method(table, wish, kept)
     else:
-        model, problem = {"attention": _attention, "attention-mlp": _attention_mlp, "train": _train}[method](
-            table, **wish
-        )
+        made = MAKERS[method](table, **wish, kept=kept)
+    model, problem, *searched = made
+    widths: Sequence[Width] = searched[0] if searched else ()
     say("asking for every fact")
     verdicts = judge_table(Forward.of(model, problem), problem, table_prompts(problem, seed=seed))
     return Built(
         model, problem, method, float(verdicts.recalled.mean()), float(verdicts.margin.min()),
-        time.perf_counter() - start, table_bits(table), widths,
+        time.perf_counter() - start, table_bits(table), widths, kept,
     )  # fmt: skip
+
+
+def _any_method(table: FactTable, wish: dict[str, Any], kept: Kept) -> tuple[str, Any]:
+    """The smaller of readout and, for a small table, attention; where neither is small enough, training."""
+    tries = ["readout", "attention"] if table.S + table.R <= SMALL else ["readout"]
+    found: list[tuple[int, str, Any]] = []
+    for name in tries:
+        try:
+            made = MAKERS[name](table, **wish, kept=kept)
+            found.append((made[0].n_params, name, made))
+        except (FactholdError, ValueError) as error:  # a sum cannot hold every table
+            refusal = error
+            wish["say"](f"{name}: {error}")
+    if found:
+        return min(found, key=lambda entry: entry[0])[1:]
+    if wish["max_params"] is None:
+        raise refusal
+    return "train", _train(table, **wish, kept=kept)
 
 
 Make = Callable[[int], tuple[Transformer, FactualRecall]]
 
 
 def _smallest(
-    make: Make, what: str, guess: int, floor: int, *, accuracy: float, max_params: int | None, say: Say, ceiling: int
-) -> tuple[Transformer, FactualRecall]:
-    """The model of the smallest size that recalls the share asked for."""
+    make: Make, what: str, guess: int, floor: int, *, accuracy: float, max_params: int | None, say: Say, ceiling: int,
+    margin: float = MARGIN,
+) -> tuple[Transformer, FactualRecall]:  # fmt: skip
+    """The model of the smallest size at which the share asked for wins by ``margin``."""
     made: dict[int, tuple[Transformer, FactualRecall]] = {}
     best = (0.0, 0)
 
@@ -125,7 +149,8 @@ def _smallest(
         nonlocal best
         say(f"{what}={size}")
         model, problem = made[size] = make(size)
-        share = float(judge_table(Forward.of(model, problem), problem, table_prompts(problem)).recalled.mean())
+        won = judge_table(Forward.of(model, problem), problem, table_prompts(problem)).margin > margin
+        share = float(won.mean())
         best = max(best, (share, -model.n_params))
         say(f"{what}={size}: {model.n_params} parameters, {share:.2%} right")
         return share
@@ -152,7 +177,7 @@ def _problem(table: FactTable, d: int, *, n_noise: int, T: int, p: np.ndarray | 
 
 def _attention(
     table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
-    max_params: int | None, say: Say,
+    max_params: int | None, say: Say, kept: Kept,
 ) -> tuple[Transformer, FactualRecall]:  # fmt: skip
     """One token a head, values of least cross entropy; d is searched."""
     n = table.S + table.R
@@ -169,7 +194,7 @@ def _attention(
 
 def _attention_mlp(
     table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
-    max_params: int | None, say: Say,
+    max_params: int | None, say: Say, kept: Kept,
 ) -> tuple[Transformer, FactualRecall]:  # fmt: skip
     """The construction of theorem 4 at a d where its projections tell all tokens apart; m is searched."""
     d = 16 * max(table.S, table.R) + 1
@@ -197,7 +222,7 @@ def _few(method: str, table: FactTable, parameters: int) -> None:
 
 def _train(
     table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
-    max_params: int | None, say: Say,
+    max_params: int | None, say: Say, kept: Kept,
 ) -> tuple[Transformer, FactualRecall]:  # fmt: skip
     """Training at H d_h = d and m = 4 d, d a multiple of H; d is searched."""
     training = replace(protocol("transformer-short"), goal=accuracy)
@@ -220,11 +245,19 @@ def _train(
     ceiling = units * 4
     if max_params is not None:
         if size(1) > max_params:
-            raise FactholdError(f"the smallest trained model has {size(1)} parameters, and --max-params is {max_params}")
+            raise FactholdError(
+                f"the smallest trained model has {size(1)} parameters, and --max-params is {max_params}"
+            )
         ceiling = max(u for u in range(1, ceiling + 1) if size(u) <= max_params)
     return _smallest(
-        make, f"d/{HEADS}", min(units, ceiling), 1, accuracy=accuracy, max_params=None, say=say, ceiling=ceiling
+        make, f"d/{HEADS}", min(units, ceiling), 1, accuracy=accuracy, max_params=None, say=say, ceiling=ceiling,
+        margin=0.0,
     )  # fmt: skip
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "readout": readout, "attention": _attention, "attention-mlp": _attention_mlp, "train": _train,
+}  # fmt: skip
 
 
 def _heard(say: Say, d: int, steps: int) -> Callable[[int, int, float], None]:

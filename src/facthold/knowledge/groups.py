@@ -8,10 +8,9 @@ solved by itself, and an edit of it cannot touch another. Relations with few fac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Int, PRNGKeyArray
 
 from facthold.associations import Problem
 from facthold.construct.gates import Gates
@@ -33,7 +32,7 @@ EPOCHS = 100
 """How often each fact is seen at least."""
 LEARNING = Protocol(
     "facts", "ours: batches of a relation's facts, the learning rate falls to zero", "adam-95", lr=2e-2, steps=1024,
-    check_every=64, goal=1.0, futility=Futility(after=1 / 4), decay=True,
+    check_every=64, goal=1.0, futility=Futility(after=1 / 2), decay=True,
 )  # fmt: skip
 
 
@@ -51,6 +50,10 @@ class FactGroup:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def title(self) -> str:
+        return f"{len(self.marks)} with few facts each"
 
     @property
     def n_answers(self) -> int:
@@ -102,7 +105,7 @@ def _also(table: FactTable, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, "ext
 
 
 def store_group(
-    group: FactGroup, m: int, goal: float, *, key: PRNGKeyArray, listener: Callable[[int, float], None] | None = None
+    group: FactGroup, m: int, goal: float, *, key: PRNGKeyArray, listener: Callable[[float, float], None] | None = None
 ) -> tuple[MLPMemory, float]:
     """m neurons for the group, and the share of its facts (some, where they are many) that win by `MARGIN`.
 
@@ -136,7 +139,8 @@ def join(gates: Gates, groups: Sequence[FactGroup], memories: Sequence[MLPMemory
         ours = {column[int(mark)] for mark in group.marks}
         others = [c for c in column.values() if c not in ours]
         height = [codes[token, c] for token, c in column.items() if c not in ours]
-        reach = 1.25 * np.linalg.norm(W[:, : gates.n_gates], axis=1, keepdims=True) * longest
+        heard = [*range(gates.n_gates), *ours]  # its own marks too: their heads leak a little at another
+        reach = 1.25 * np.linalg.norm(W[:, heard], axis=1, keepdims=True) * longest
         W[:, others] = -reach / np.array(height)[None, :]
         weights.append(W)
     V = np.concatenate([np.asarray(memory.V) for memory in memories])

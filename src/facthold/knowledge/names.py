@@ -52,7 +52,7 @@ class Names:
         return subjects, relations, answers
 
     def __getitem__(self, i: int | np.integer) -> str:
-        return self.names[i]
+        return self.names[int(i)]
 
     def find(self, name: str) -> int:
         """The number of a name: as it stands, or else, where only one is meant, without case and accents."""

@@ -32,7 +32,7 @@ URGENT = 30.0
 """w of the edited fact; that of every other is 1."""
 RIDGE = 1e-4
 """Of sum_j (h_j . k)^2 beside the pairs: it decides where no pair falls short."""
-STABLE = 1e-5
+STABLE = 1e-8
 """Of the mean diagonal, on every matrix that is inverted: neurons that no fact uses would make it singular."""
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a least-squares step that are tried: which pairs fall short may change on the way."""
@@ -140,8 +140,7 @@ class _Problem:
         rivals = np.concatenate([c.rivals, np.full((n, 1), answer)], axis=1)
         margins = c.own[:, None] - np.concatenate([c.against, (F @ U[answer])[:, None]], axis=1)
         margins[asked[answers == answer], -1] = np.inf  # where the new answer is right too, it is no rival
-        own = margins.min(axis=1, keepdims=True)
-        lacking = np.where(own < -FLOOR * cap, own, np.clip(own, FLOOR * cap, cap)) - margins
+        lacking = np.clip(margins.min(axis=1, keepdims=True), FLOOR * cap, cap) - margins
         lacking[edited] = -np.inf  # the edited prompts come again below, with every output for a rival
         more, against, margins = _every_rival(F, U, edited, answer, rivals.shape[1])
         others = np.setdiff1d(np.arange(n), edited)

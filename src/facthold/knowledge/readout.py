@@ -18,6 +18,7 @@ from facthold.facts import FactTable
 from facthold.factual import FactualRecall, factual_recall
 from facthold.keys import derive
 from facthold.knowledge.groups import FactGroup, fact_groups, join, store_group
+from facthold.knowledge.kept import Kept
 from facthold.measure.bounds import MLP_CONSTANT
 from facthold.measure.smallest import find_smallest
 from facthold.models.memory import MLPMemory
@@ -51,9 +52,13 @@ class Width:
 
 def readout(
     table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
-    max_params: int | None = None, d: int | None = None, say: Say = lambda _: None,
+    max_params: int | None = None, d: int | None = None, say: Say = lambda _: None, kept: Kept | None = None,
 ) -> tuple[Transformer, FactualRecall, list[Width]]:  # fmt: skip
-    """The smallest such transformer that was found to recall the share ``accuracy`` of every relation's facts."""
+    """The smallest such transformer that was found to recall the share ``accuracy`` of every relation's facts.
+
+    What was tried is put into ``kept``, and not tried again where it is there.
+    """
+    kept = kept or Kept()
     d, n_gates = shape(table, n_noise, d)
     attention = n_params(d=d, H=n_gates + min(table.S, table.R), d_h=1, m=0)
     if max_params is not None and attention >= max_params:
@@ -66,7 +71,9 @@ def readout(
     gates = gate_heads(problem, n_gates, key=derive("gates", seed))
     groups = fact_groups(problem, gates)
     say(f"{len(table)} facts in {len(groups)} groups of neurons, d={d}, {gates.H} heads")
-    found = _side_by_side([_Search(problem, group, gates, accuracy, seed, len(table) > LARGE) for group in groups], say)
+    found = _side_by_side(
+        [_Search(problem, group, gates, accuracy, seed, len(table) > LARGE, kept) for group in groups], say
+    )
     mlp = join(gates, groups, [memory for memory, _ in found], d)
     model = gated_transformer(problem, gates, mlp)
     if max_params is not None and model.n_params > max_params:
@@ -99,16 +106,26 @@ def _work(answers: np.ndarray) -> float:
     return 2 * MLP_CONSTANT * len(answers) * math.log(max(2, len(np.unique(answers))))
 
 
+def _name(table: FactTable, token: int) -> str:
+    kind, i = ("relations", token - table.S) if token >= table.S else ("subjects", token)
+    return str(i) if table.labels is None else getattr(table.labels, kind)[i]
+
+
 class _Search:
     """The search for one group's width."""
 
     def __init__(
-        self, problem: FactualRecall, group: FactGroup, gates: Gates, accuracy: float, seed: int, large: bool
+        self,
+        problem: FactualRecall,
+        group: FactGroup,
+        gates: Gates,
+        accuracy: float,
+        seed: int,
+        large: bool,
+        kept: Kept,
     ) -> None:
-        self.group, self.accuracy, self.seed, self.large = group, accuracy, seed, large
-        table = problem.table
-        names = [table.name("relations", t - table.S) if t >= table.S else table.name("subjects", t) for t in group.marks]
-        self.name = names[0].strip("'") if len(names) == 1 else f"{len(names)} with few facts each"
+        self.group, self.accuracy, self.seed, self.large, self.kept = group, accuracy, seed, large, kept
+        self.name = _name(problem.table, int(group.marks[0])) if len(group.marks) == 1 else group.title
         self.guess = max(2, math.ceil(SLACK * _work(np.asarray(group.problem.f)) / (gates.n_gates + problem.d)))
         self.made: dict[int, tuple[MLPMemory, float]] = {}
         self.state = "waiting"
@@ -147,9 +164,14 @@ class _Search:
             self.state = f"{m} neurons, {done:.0%} of the steps, {share:.2%} right"
 
         self.state = f"{m} neurons"
-        key = derive("neurons", self.seed, self.name, m)
-        self.made[m] = store_group(self.group, m, self.accuracy, key=key, listener=heard)
-        return self.made[m][1]
+        name = f"{self.name}/{m}"
+        found = self.kept.get(name)
+        if found is None:
+            key = derive("neurons", self.seed, self.name, m)
+            found = store_group(self.group, m, self.accuracy, key=key, listener=heard)
+            self.kept.keep(name, found)
+        self.made[m] = found
+        return found[1]
 
 
 def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory, Width]]:

@@ -45,16 +45,22 @@ class StoreSampled(Task):
     margin: Float[Array, ""]
 
     @classmethod
-    def of(cls, problem: Problem, *, margin: float = 0.0, also: Int[np.ndarray, "extra 2"] | None = None) -> "StoreSampled":
+    def of(
+        cls, problem: Problem, *, margin: float = 0.0, also: Int[np.ndarray, "extra 2"] | None = None
+    ) -> "StoreSampled":
         """The task for ``problem``, padded. ``also``: pairs (input, a further output that is right too)."""
         n, m, f = padded(problem.N), padded(problem.M), np.asarray(problem.f)
         own = np.unique(f)
         longer = Problem(*(jnp.asarray(pad_rows(a, rows)) for a, rows in ((problem.E, n), (problem.U, m), (f, n))))
         return cls(
-            longer, *(jnp.asarray(np.int32(size)) for size in (problem.N, problem.M)),
-            jnp.asarray(pad_rows(own.astype(np.int32), max(FEWEST, next_power_of_two(len(own))))), jnp.asarray(np.int32(len(own))),
-            jnp.asarray(pad_rows(_beside(f, also), n)), jnp.asarray(np.float32(margin)),
-        )  # fmt: skip
+            problem=longer,
+            n_inputs=jnp.asarray(np.int32(problem.N)),
+            n_outputs=jnp.asarray(np.int32(problem.M)),
+            own=jnp.asarray(pad_rows(own.astype(np.int32), max(FEWEST, next_power_of_two(len(own))))),
+            n_own=jnp.asarray(np.int32(len(own))),
+            also=jnp.asarray(pad_rows(_beside(f, also), n)),
+            margin=jnp.asarray(np.float32(margin)),
+        )
 
     def loss(self, model: Memory, *, key: PRNGKeyArray) -> Float[Array, ""]:
         k_inputs, k_own, k_other = jax.random.split(key, 3)
