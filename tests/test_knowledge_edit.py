@@ -18,7 +18,7 @@ from facthold.knowledge.edit import add, edit, forget, specificity
 from facthold.knowledge.forward import Forward, table_prompts
 from facthold.knowledge.judge import judge_table, right_answers
 from facthold.knowledge.names import Names
-from facthold.knowledge.rank_one import Change, _Problem, rank_one, readout
+from facthold.knowledge.rank_one import Change, Readout, _Problem, connected, rank_one, readout
 from facthold.models.transformer import Transformer
 
 
@@ -37,7 +37,7 @@ def contested() -> tuple[_Problem, Change]:
     at = readout(Forward.of(model, problem), table_prompts(problem)[0])
     asked, answers = right_answers(problem.table, np.arange(len(problem.table)))
     asked, answers = np.append(asked[1:], 0), np.append(answers[1:], 9)
-    trouble = _Problem.of(at, problem.U, np.array([0]), 9, asked, answers, 1.0, 1.0)
+    trouble = _Problem.of(at, problem.U, np.array([0]), 9, asked, answers, 1, (1.0, 1.0))
     rng = np.random.default_rng(1)
     return trouble, Change(rng.normal(size=at.M.shape[0]) / 10, rng.normal(size=at.M.shape[1]))
 
@@ -73,7 +73,7 @@ def test_the_start_wins_by_mu_and_leaks_least() -> None:
     asked, answers = right_answers(problem.table, np.arange(len(problem.table)))
     keep = asked != 3
     asked, answers = np.append(asked[keep], 3), np.append(answers[keep], 11)
-    start = _Problem.of(at, problem.U, np.array([3]), 11, asked, answers, 2.5, 5.0).start()
+    start = _Problem.of(at, problem.U, np.array([3]), 11, asked, answers, 1, (2.5, 5.0)).start()
     h = at.features[3]
     assert h @ start.k == pytest.approx(1)
     scores = (at.F[3] + start.delta) @ problem.U.T
@@ -86,6 +86,22 @@ def test_the_start_wins_by_mu_and_leaks_least() -> None:
         assert ((others @ other) ** 2).sum() > ((others @ start.k) ** 2).sum()
 
 
+def test_relations_with_neurons_of_their_own_are_changed_alone() -> None:
+    """Prompts and features in three blocks, one of which hangs together by a chain; all that is outside stays zero."""
+    features = np.zeros((7, 6))
+    for prompt, feature in [(0, 0), (0, 1), (1, 1), (1, 2), (2, 2), (3, 3), (4, 3), (4, 4), (5, 5)]:
+        features[prompt, feature] = 1.0
+    prompts, used = connected(features, np.array([0]))
+    assert (prompts.tolist(), used.tolist()) == ([0, 1, 2], [0, 1, 2])
+    rng = np.random.default_rng(0)
+    at = Readout("mlp.V", rng.normal(size=(6, 5)), features, np.zeros((7, 5)))
+    change = rank_one(at, rng.normal(size=(8, 5)), np.array([0]), 3, np.arange(7), np.arange(7))
+    assert not change.k[3:].any()
+    assert change.k[:3].any()
+    silent = rank_one(at, rng.normal(size=(8, 5)), np.array([6]), 3, np.arange(7), np.arange(7))
+    assert silent.size(at.M) == 0  # no feature is on: no change of M can be seen there
+
+
 def test_nothing_changes_where_nothing_has_to() -> None:
     """An answer that wins by more than mu already needs no change."""
     model, problem = known.countries()
@@ -94,7 +110,7 @@ def test_nothing_changes_where_nothing_has_to() -> None:
     margins = judge_table(Forward.of(model, problem), problem, table_prompts(problem)).margin
     least = float(margins.min())
     a = int(problem.table.answers[0])
-    change = rank_one(at, problem.U, np.array([0]), a, asked, answers, mu=least / 2, cap=least / 2)
+    change = rank_one(at, problem.U, np.array([0]), a, asked, answers, goal=(least / 2, least / 2))
     assert change.size(at.M) < 1e-12
 
 

@@ -151,7 +151,8 @@ def stored() -> tuple[Transformer, list[Run], list[tuple[float, float]]]:
 
 
 def test_a_small_table_is_stored_and_recalled_in_noise() -> None:
-    """Each fact wins by the margin it was stored with, less what the codes' own scores and rounding take."""
+    """Each fact wins by the margin it was stored with, less the codes' own scores, and a hundredth for leak and
+    rounding: a code in a prompt is off by less than a thousandth (`test_construct_gates`)."""
     model, _, _ = stored()
     assert model.m == 3 * WIDTH
     margins = fact_margins(model, gated()[0], key=KEY, draws=10)
@@ -177,14 +178,14 @@ def test_neurons_that_pad_a_group_stay_zero() -> None:
 
 
 def test_the_share_is_that_of_the_facts_that_win_by_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped half way: some facts win over all that is not right by the margin, and these alone are counted."""
+    """In too few neurons some facts win over all that is not right by the margin, and these alone are counted."""
     group = apart(monkeypatch, *gated())[0]
-    memory, share = store_group(group, WIDTH, 0.3, key=key_of(group))
+    memory, share = store_group(group, 4, 1.0, key=key_of(group))
     scores = np.asarray(memory.logits(group.problem.E, group.problem.U), float)
     n, f = len(group), np.asarray(group.problem.f)
     rivals = scores.copy()
     rivals[np.arange(n), f] = -np.inf
     rivals[group.also[:, 0], group.also[:, 1]] = -np.inf
     won = scores[np.arange(n), f] - rivals.max(axis=1) > MARGIN
-    assert 0.3 <= won.mean() < 1
+    assert 0 < won.mean() < 1
     assert share == pytest.approx(won.mean(), abs=0.1 / n)

@@ -72,47 +72,41 @@ def losses_of(task: StoreSampled, model: Any, n: int) -> Array:
     return jax.lax.map(lambda key: task.loss(model, key=key), jax.random.split(KEY, n))
 
 
-@pytest.mark.parametrize("n_also", [0, 40])
-@pytest.mark.parametrize("N", [50, 64])  # with padding, and without
-def test_few_inputs_and_outputs_are_all_there(N: int, n_also: int) -> None:
-    """The loss is the full cross entropy; further right outputs are no rivals; what is padding does not count."""
-    problem, model = some(N, 45)
-    assert (padded(50), padded(64), padded(45)) == (64, 64, 64)
-    also = further(N, 45, n_also)
-    task = StoreSampled.of(problem, also=also)
-    assert len(task.problem.E) == len(task.problem.U) == 64
-    right = right_of(problem, also)
-    expected = entropies(scores_of(problem, model), np.asarray(problem.f), right).mean()
-    assert float(loss_and_gradient(task, model)[0]) == pytest.approx(expected, rel=64 * SINGLE)
-    assert (
-        n_also == 0 or expected < entropies(scores_of(problem, model), np.asarray(problem.f), right_of(problem)).mean()
-    )
-
-
-@pytest.mark.parametrize("n_also", [0, 40])
-def test_the_gradient_is_that_of_the_full_cross_entropy(n_also: int) -> None:
-    problem, model = some(50, 45)
-    also = further(50, 45, n_also)
-    task = StoreSampled.of(problem, also=also)
-    allowed = np.ones((50, 45), bool)
-    for i, those in enumerate(right_of(problem, also)):
-        allowed[i, sorted(those - {int(problem.f[i])})] = False
+@eqx.filter_jit
+def full_gradient(problem: Problem, model: Any, allowed: Array) -> Any:
+    """Of the plain cross entropy over the outputs that are allowed."""
 
     def plain(model: Any) -> Array:
         scores = jnp.where(allowed, model.logits(problem.E, problem.U), -jnp.inf)
         return -jnp.take_along_axis(jax.nn.log_softmax(scores, axis=1), problem.f[:, None], axis=1).mean()
 
-    _, ours = loss_and_gradient(task, model)
-    expected = eqx.filter_jit(eqx.filter_grad(plain))(model)
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+    return eqx.filter_grad(plain)(model)
+
+
+@pytest.mark.parametrize("n_also", [0, 40])
+def test_few_inputs_and_outputs_are_all_there(n_also: int) -> None:
+    """The loss is the full cross entropy; further right outputs are no rivals; what is padding does not count."""
+    N, M = 50, 20
+    problem, model = some(N, M)
+    also = further(N, M, n_also)
+    task = StoreSampled.of(problem, also=also)
+    assert (len(task.problem.E), len(task.problem.U)) == (padded(N), padded(M)) == (64, 32)
+    f, right, scores = np.asarray(problem.f), right_of(problem, also), scores_of(problem, model)
+    expected = entropies(scores, f, right).mean()
+    value, gradient = loss_and_gradient(task, model)
+    assert float(value) == pytest.approx(expected, rel=64 * SINGLE)
+    assert (expected < entropies(scores, f, right_of(problem)).mean()) == (n_also > 0)
+    allowed = np.array([[a == f[i] or a not in right[i] for a in range(M)] for i in range(N)])
+    wanted = full_gradient(problem, model, jnp.asarray(allowed))
+    for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(wanted), strict=True):
         assert_allclose(a, b, rtol=0, atol=64 * SINGLE * np.abs(b).max())
 
 
 def test_no_rival_at_all_is_no_loss_and_no_step() -> None:
     """One answer in all, or every answer right: recall is sure, and the gradient is zero and not nan."""
-    alone, model = some(20, 1)
-    everything, _ = some(20, 3)
-    also = np.array([(i, a) for i in range(20) for a in range(3) if a != int(everything.f[i])])
+    alone, model = some(50, 1)
+    everything, _ = some(50, 3)
+    also = np.array([(i, a) for i in range(50) for a in range(3) if a != int(everything.f[i])])
     for task in (StoreSampled.of(alone), StoreSampled.of(everything, also=also)):
         value, gradient = loss_and_gradient(task, model)
         assert float(value) == pytest.approx(0, abs=8 * SINGLE)
@@ -123,21 +117,20 @@ def test_no_rival_at_all_is_no_loss_and_no_step() -> None:
 def test_a_batch_is_a_fair_sample_of_the_inputs() -> None:
     problem, model = some(3 * BATCH, 40)
     full = entropies(scores_of(problem, model), np.asarray(problem.f), right_of(problem))
-    drawn = np.asarray(losses_of(StoreSampled.of(problem), model, 64))
+    drawn = np.asarray(losses_of(StoreSampled.of(problem), model, 32))
     assert 0 < drawn.std() < 2 * full.std() / np.sqrt(BATCH)
-    assert abs(drawn.mean() - full.mean()) < 4 * full.std() / np.sqrt(64 * BATCH)
+    assert abs(drawn.mean() - full.mean()) < 4 * full.std() / np.sqrt(32 * BATCH)
 
 
-@pytest.mark.parametrize("n_also", [0, 300])
-def test_drawn_rivals_lie_between_own_outputs_and_their_expectation(n_also: int) -> None:
+def test_drawn_rivals_lie_between_own_outputs_and_their_expectation() -> None:
     """All outputs that an input has are rivals at each step, so no loss is below theirs alone. Some of all outputs are
     drawn beside them; log(1 + x) is concave, so the mean loss is at most the loss at the mean sum of the rivals."""
     N, M = 200, 3 * ALL
     problem, model = some(N, M)
-    also = further(N, M, n_also)
+    also = further(N, M, 300)
     f, right = np.asarray(problem.f), right_of(problem, also)
     scores = scores_of(problem, model)
-    drawn = np.asarray(losses_of(StoreSampled.of(problem, also=also), model, 64))
+    drawn = np.asarray(losses_of(StoreSampled.of(problem, also=also), model, 32))
     wrong = np.ones((N, M), bool)
     for i, those in enumerate(right):
         wrong[i, sorted(those)] = False
@@ -158,23 +151,23 @@ def test_drawn_own_outputs_are_those_of_inputs() -> None:
     task = StoreSampled.of(problem)
     assert len(np.unique(np.asarray(task.own)[: int(task.n_own)])) == N > RIVALS
     silent = LinearMemory(jnp.zeros((D, D)))
-    losses = np.asarray(losses_of(task, silent, 16))
+    losses = np.asarray(losses_of(task, silent, 4))
     assert losses.max() <= np.log1p(RIVALS + OTHERS) * (1 + 8 * SINGLE)  # every score is 0: rivals are counted
     again = (RIVALS + OTHERS) / N  # how often an input meets its own output, which is no rival
     assert abs(losses.mean() - np.log1p(RIVALS + OTHERS - again)) < 1 / N
 
 
-@pytest.mark.parametrize("n_also", [0, 60])
-@pytest.mark.parametrize("margin", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("n_also", [0, 10])
+@pytest.mark.parametrize("margin", [0.0, 0.5, 1.0])
 def test_accuracy_counts_margins_above_the_margin(margin: float, n_also: int) -> None:
-    problem, model = some(300, 5)
-    also = further(300, 5, n_also)
+    problem, model = some(50, 5)
+    also = further(50, 5, n_also)
     task = StoreSampled.of(problem, margin=margin, also=also)
     scores, f = scores_of(problem, model), np.asarray(problem.f)
     rivals = [np.delete(row, sorted(those)).max() for row, those in zip(scores, right_of(problem, also), strict=True)]
-    margins = scores[np.arange(300), f] - rivals
+    margins = scores[np.arange(50), f] - rivals
     assert np.abs(margins - margin).min() > 64 * SINGLE * np.abs(scores).max()  # rounding decides nowhere
-    assert float(look(task, model, KEY)) == pytest.approx((margins > margin).mean(), abs=1 / 3000)
+    assert float(look(task, model, KEY)) == pytest.approx((margins > margin).mean(), abs=1 / 500)
     assert 0 < (margins > margin).mean() < 1
 
 
@@ -189,7 +182,7 @@ def test_a_look_at_many_inputs_is_a_fair_sample() -> None:
 
 
 def test_scores_that_are_not_finite_are_never_won() -> None:
-    problem, model = some(40, 5)
+    problem, model = some(50, 5)
     broken = eqx.tree_at(lambda m: m.V, model, model.V.at[0, 0].set(jnp.nan))
     assert float(look(StoreSampled.of(problem), broken, KEY)) == 0.0
 

@@ -1,7 +1,7 @@
 """The figures by name."""
 
 from facthold.errors import unknown
-from facthold.figures import constructions, facts, fig1, fig6, heatmap, ladder, robustness, transfer
+from facthold.figures import constructions, edits, facts, fig1, fig6, heatmap, ladder, robustness, storage, transfer
 from facthold.figures.base import PRESETS, Figure, Values
 
 FIGURES: dict[str, Figure] = {
@@ -15,6 +15,8 @@ FIGURES: dict[str, Figure] = {
         constructions.FIGURE,
         robustness.FIGURE,
         transfer.FIGURE,
+        storage.FIGURE,
+        edits.FIGURE,
     )
 }
 

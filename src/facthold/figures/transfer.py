@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -165,7 +165,7 @@ def _by_source(rows: Sequence[Values]) -> dict[str, list[Values]]:
     return {name: [r for r in rows if r["source"] == name] for name in dict.fromkeys(r["source"] for r in rows)}
 
 
-def _look(source: str) -> dict:
+def _look(source: str) -> dict[str, Any]:
     """The same mark for a source in all panels."""
     sources = (RANDOM, "countries", "elements", "airports")
     i = sources.index(source) if source in sources else len(sources)
@@ -182,9 +182,9 @@ FIGURE = Figure(
         "all facts, for random tables and real ones; hollow marks are the MLP's 2 m d. Middle and right: what three "
         "laws, each with one constant fitted on the random tables alone, predict for the real ones, beside what was "
         "found. The fits give the constants and the geometric mean of found / predicted with its 95% interval; it "
-        "takes the real tables as independent, and those of one source are less than that. Attention's part hardly "
-        "grows with the facts at these sizes, so that no law through zero fits all parameters; the MLP's own do "
-        "better. The method takes d, the number of heads and the first width that it tries from the second law; "
+        "takes the real tables as independent, and those of one source are less than that. Attention has a size that "
+        "a small table needs too, so that the MLP's part is judged by itself beside the total. The method takes d, the "
+        "number of heads and the first width that it tries from the second law; "
         "the widths are then searched in steps of 1.2."
     ),
     presets=PRESETS,

@@ -19,7 +19,7 @@ from facthold.knowledge.ask import Knowledge
 from facthold.knowledge.forward import Forward, Tokens, prompts, table_prompts
 from facthold.knowledge.judge import NONE, Verdicts, contest, find_rows, judge, judge_table, right_answers
 from facthold.knowledge.names import Names
-from facthold.knowledge.rank_one import Change, Readout, quantiles, rank_one, readout
+from facthold.knowledge.rank_one import Change, Readout, rank_one, readout
 from facthold.models.transformer import Transformer
 
 DRAWS, ROWS = 8, 1 << 12
@@ -135,11 +135,11 @@ def _changed(known: Knowledge, after: FactualRecall, row: int, wins: int, said: 
     kind, answer = said
     table = after.table
     forward = Forward.of(known.model, after)
-    at, edited, pairs = _contested(forward, after, row, wins, _draws(forward, len(table)))
+    draws = _draws(forward, len(table))
+    at, edited, pairs = _contested(forward, after, row, wins, draws)
     told = judge_table(forward, after, table_prompts(after, seed=FRESH))
     others = np.arange(len(table)) != row
-    mu, cap = quantiles(told.margin[others], told.recalled[others])
-    change = rank_one(at, forward.U, edited, wins, *pairs, mu=mu, cap=cap)
+    change = rank_one(at, forward.U, edited, wins, *pairs, draws=draws)
     model = _with(known.model, at, change)
     # judged as it is kept: by the weights in float32, and by the table without what was forgotten
     now = Forward.of(model, after)

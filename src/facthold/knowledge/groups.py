@@ -21,7 +21,7 @@ from facthold.models.memory import MLPMemory
 from facthold.padding import geometric, pad_rows
 from facthold.train import Member, fit
 from facthold.train.protocols import Futility, Protocol
-from facthold.train.sampled import StoreSampled
+from facthold.train.sampled import LOOKED, StoreSampled
 from facthold.train.tasks import BATCH
 
 FEWEST = 128
@@ -53,7 +53,8 @@ class FactGroup:
 
     @property
     def title(self) -> str:
-        return f"{len(self.marks)} with few facts each"
+        """Of a group with several marks; marks are in one group only."""
+        return f"{len(self.marks)} with few facts each, from token {self.marks[0]}"
 
     @property
     def n_answers(self) -> int:
@@ -113,12 +114,15 @@ def store_group(
     """
     looks = -(-EPOCHS * len(group) // (BATCH * LEARNING.check_every))
     steps = max(LEARNING.steps, looks * LEARNING.check_every)
+    learning = replace(LEARNING, steps=steps, goal=goal)
+    if len(group) > LOOKED:  # many facts are learnt late, most of them in the last quarter: no early verdict is sound
+        learning = replace(learning, futility=None)
     d, wider = group.problem.d, geometric(m, 1.5)
     W, V = host_generator(key).standard_normal((2, m, d)).astype(np.float32)  # on the host: nothing is compiled
     start = MLPMemory(jnp.asarray(pad_rows(W * d**-0.5, wider)), jnp.asarray(pad_rows(V * m**-0.5, wider)))
     task = StoreSampled.of(group.problem, margin=MARGIN, also=group.also)
     hear = None if listener is None else lambda _, steps_done, share: listener(steps_done / steps, share)
-    (run,) = fit([Member(start, task, key)], replace(LEARNING, steps=steps, goal=goal), listener=hear)
+    (run,) = fit([Member(start, task, key)], learning, listener=hear)
     W, V = np.asarray(run.model.W)[:m], np.asarray(run.model.V)[:m]
     return MLPMemory(jnp.asarray(W), jnp.asarray(V)), 0.0 if run.status == "diverged" else run.final
 

@@ -69,8 +69,11 @@ def _read(path: Path, mark: str) -> dict[str, Try]:
             about = json.loads((file.metadata() or {})["about"])
             if about["mark"] != mark:
                 return {}
-            neurons = lambda i: MLPMemory(*map(jnp.asarray, map(file.get_tensor, (f"{i}.W", f"{i}.V"))))  # noqa: E731
-            return {name: (neurons(i), float(share)) for i, (name, share) in enumerate(about["tries"].items())}
+            tries = {}
+            for i, (name, share) in enumerate(about["tries"].items()):
+                W, V = (jnp.asarray(file.get_tensor(f"{i}.{part}")) for part in "WV")
+                tries[name] = MLPMemory(W, V), float(share)
+            return tries
     except FileNotFoundError:
         return {}
     except PermissionError as error:

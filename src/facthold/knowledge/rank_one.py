@@ -28,8 +28,8 @@ RIVALS = 16
 """Rivals of each fact that are watched, those next to it, and the new answer."""
 FLOOR = 0.6
 """The share of ``cap`` that every fact is brought back to where it has less."""
-URGENT = 30.0
-"""w of the edited fact; that of every other is 1."""
+URGENT = 5.0
+"""w of the edited fact, over all of its prompts; that of every other is 1."""
 RIDGE = 1e-4
 """Of sum_j (h_j . k)^2 beside the pairs: it decides where no pair falls short."""
 STABLE = 1e-8
@@ -91,10 +91,44 @@ def watch(at: Readout, U: Float[np.ndarray, "M d"], asked: np.ndarray, answers: 
 
 def rank_one(
     at: Readout, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], answer: int,
-    asked: Int[np.ndarray, " pairs"], answers: Int[np.ndarray, " pairs"], *, mu: float, cap: float,
+    asked: Int[np.ndarray, " pairs"], answers: Int[np.ndarray, " pairs"], *, draws: int = 1,
+    goal: tuple[float, float] | None = None,
 ) -> Change:  # fmt: skip
-    """The change that lets ``answer`` win at the prompts ``edited`` by mu. All right (prompt, answer) are given too."""
-    problem = _Problem.of(at, U, edited, answer, asked, answers, mu, cap)
+    """The change that lets ``answer`` win at the prompts ``edited``. All right (prompt, answer) are given too.
+
+    ``draws`` is how often each other fact is there; ``goal`` is (mu, cap), by default as `quantiles` has them. Where
+    relations have neurons of their own, only those of the edited fact change, so that no other relation does.
+    """
+    prompts, used = connected(at.features, edited)
+    if not len(used):  # nothing is on at these prompts: no change of M can be seen there
+        return Change(np.zeros(len(at.M)), np.zeros(U.shape[1]))
+    inside = np.isin(asked, prompts)
+    features, M = at.features[np.ix_(prompts, used)], at.M[used]
+    asked, edited = np.searchsorted(prompts, asked[inside]), np.searchsorted(prompts, edited)
+    part = Readout(at.name, M, features, at.base[prompts])  # features that are left out are zero at these prompts
+    change = _solved(_Problem.of(part, U, edited, answer, asked, answers[inside], draws, goal))
+    k = np.zeros(len(at.M))
+    k[used] = change.k
+    return Change(k, change.delta)
+
+
+def connected(
+    features: Float[np.ndarray, "n q"], edited: Int[np.ndarray, " draws"]
+) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " used"]]:
+    """The prompts and features that hang together with the edited ones: no prompt inside uses a feature outside."""
+    there = features != 0
+    used = there[edited].any(axis=0)
+    while True:
+        prompts = there[:, used].any(axis=1)
+        prompts[edited] = True
+        more = there[prompts].any(axis=0) | used
+        if (more == used).all():
+            return np.flatnonzero(prompts), np.flatnonzero(used)
+        used = more
+
+
+def _solved(problem: "_Problem") -> Change:
+    """k and delta in turn, each by least squares."""
     change = problem.start()
     loss = problem.loss(change)
     for _ in range(ROUNDS):
@@ -126,6 +160,8 @@ class _Problem:
     lacking: Float[np.ndarray, "n k"]
     """tau_j - margin_jb as it is before the change; -inf at pairs that do not count."""
     w: Vector
+    ours: Bool[np.ndarray, " n"]
+    """The rows that were added for the edited prompts."""
     edited: Int[np.ndarray, " draws"]
     answer: int
     mu: float
@@ -133,17 +169,18 @@ class _Problem:
     @classmethod
     def of(
         cls, at: Readout, U: Float[np.ndarray, "M d"], edited: np.ndarray, answer: int, asked: np.ndarray,
-        answers: np.ndarray, mu: float, cap: float,
+        answers: np.ndarray, draws: int, goal: tuple[float, float] | None,
     ) -> "_Problem":  # fmt: skip
         U = U.astype(np.float64)
         c, n, F = watch(at, U, asked, answers), len(at.features), at.F
         rivals = np.concatenate([c.rivals, np.full((n, 1), answer)], axis=1)
         margins = c.own[:, None] - np.concatenate([c.against, (F @ U[answer])[:, None]], axis=1)
         margins[asked[answers == answer], -1] = np.inf  # where the new answer is right too, it is no rival
+        others = np.setdiff1d(np.arange(n), edited)
+        mu, cap = quantiles(margins[others].min(axis=1)) if goal is None else goal
         lacking = np.clip(margins.min(axis=1, keepdims=True), FLOOR * cap, cap) - margins
         lacking[edited] = -np.inf  # the edited prompts come again below, with every output for a rival
         more, against, margins = _every_rival(F, U, edited, answer, rivals.shape[1])
-        others = np.setdiff1d(np.arange(n), edited)
         return cls(
             h=np.concatenate([at.features, at.features[more]]),
             U=U,
@@ -151,7 +188,8 @@ class _Problem:
             right=np.concatenate([c.right, np.full(len(more), answer)]),
             rivals=np.concatenate([rivals, against]),
             lacking=np.concatenate([lacking, mu - margins]),
-            w=np.concatenate([np.ones(n), np.full(len(more), URGENT)]),
+            w=np.concatenate([np.ones(n), np.full(len(more), URGENT * draws / len(edited))]),
+            ours=np.arange(n + len(more)) >= n,
             edited=edited,
             answer=answer,
             mu=mu,
@@ -162,7 +200,7 @@ class _Problem:
         h = self.h[self.edited].mean(axis=0)
         c = np.linalg.solve(self.G, h)
         k = c / max(h @ c, 1e-300)
-        ours = np.isfinite(self.lacking) & (self.w == URGENT)[:, None]
+        ours = np.isfinite(self.lacking) & self.ours[:, None]
         rows, columns = np.nonzero(ours)
         gain = (self.U[self.answer] - self.U[self.rivals[rows, columns]]) @ self.U[self.answer] * (self.h[rows] @ k)
         reach = self.lacking[rows, columns] / np.maximum(gain, 0.01 * (self.U[self.answer] ** 2).sum())
@@ -195,7 +233,7 @@ class _Problem:
 
     def enough(self, change: Change) -> Change:
         """The change made longer, where the edited fact would not win by half of mu: this one has to be held."""
-        rows = np.flatnonzero(self.w == URGENT)
+        rows = np.flatnonzero(self.ours)
         _, D = self._short(self.h @ change.k, change)
         gain = -(self.h[rows] @ change.k)[:, None] * D[rows]
         need = self.lacking[rows] - self.mu / 2
@@ -230,13 +268,13 @@ def _stable(A: Float[np.ndarray, "q q"]) -> Float[np.ndarray, "q q"]:
     return A + max(STABLE * np.trace(A) / len(A), 1e-300) * np.eye(len(A))
 
 
-def quantiles(margins: Vector, recalled: Bool[np.ndarray, " n"]) -> tuple[float, float]:
-    """(mu, cap) from the margins that the model has: near its smallest, and its median.
+def quantiles(margins: Vector) -> tuple[float, float]:
+    """(mu, cap) from the margins that the other facts have: near their smallest, and their median.
 
     The new answer needs no more than what the model is content with for others: a larger mu means a larger change, and
-    with 0.6 of the median instead a tight model of 1250 facts lost 13% of them in 100 edits, where it now loses 0.2%.
+    with 0.6 of the median instead a tight model of 1250 facts lost 13% of them in 100 edits, where it lost 0.2%.
     """
-    own = margins[recalled & np.isfinite(margins)]
+    own = margins[np.isfinite(margins) & (margins > 0)]
     if not len(own):
         return 1.0, 1.0
     return float(np.quantile(own, 0.05)), float(np.median(own))

@@ -186,8 +186,7 @@ def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory
             failed = [f for f in futures.values() if f.done() and f.exception() is not None]
             if failed:
                 failed[0].result()
-            working = [f"{s.name}: {s.state}" for s in searches if s.state != "waiting"]
-            say("; ".join(w for w, s in zip(working, searches, strict=False) if w) or "starting")
+            say("; ".join(f"{s.name}: {s.state}" for s in searches if s.state != "waiting") or "starting")
             done.wait(0.5)
         return [futures[i].result() for i in range(len(searches))]
     except BaseException:
