@@ -117,6 +117,8 @@ def test_the_picture_has_a_pair_of_bars_a_model_and_leaves_out_what_knows_nothin
     assert_allclose(widths, [0.3, 1.0, 0.7, 0.0], atol=1e-12)  # the mean over seeds, path by path
     assert len(widths) == len(PATHS) * len(names)
     assert "1 of 4 models know no fact" in canvas.get_suptitle()
+    stored = wanted.plot([lost, *rows[::-1]]).axes[0]  # in another order
+    assert [tick.get_text() for tick in stored.get_yticklabels()] == [t.get_text() for t in left.get_yticklabels()]
     assert wanted.fits(rows) == []
     assert not math.isnan(left.get_xlim()[1])
 

@@ -1,10 +1,10 @@
 """facthold edit, add, forget: change what a model knows, one rank-one change a fact."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from facthold.cli.app import app
@@ -25,6 +25,9 @@ OutputOption = Annotated[
     Path, typer.Option("--output", "-o", help="Where to write the model; it may be the same file.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Write the model even where a change did not take.")]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="Change the last linear map alone, even where other facts are lost by it.")
+]
 Row = tuple[str, ...]
 One = Callable[..., Edited]
 DONE = {
@@ -44,11 +47,15 @@ def edit(
     answer: AnswerArgument = None,
     output: OutputOption = ...,  # type: ignore[assignment]
     file: FileOption = None,
+    in_place: InPlaceOption = False,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Give a fact another answer by one rank-one change of the last linear map, without training (in float64)."""
-    _run(edits.edit, model, _rows(file, (subject, relation, answer)), output, force, json)
+    """Give a fact another answer by one change of rank one, without training (in float64).
+
+    It is made in the last linear map; where other facts would be lost by that, the fact gets a neuron of its own.
+    """
+    _run(partial(edits.edit, in_place=in_place), model, _rows(file, (subject, relation, answer)), output, force, json)
 
 
 @app.command()
@@ -59,11 +66,12 @@ def add(
     answer: AnswerArgument = None,
     output: OutputOption = ...,  # type: ignore[assignment]
     file: FileOption = None,
+    in_place: InPlaceOption = False,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Add a fact to a model. Subject and answer may be new; for a new relation, build the model again."""
-    _run(edits.add, model, _rows(file, (subject, relation, answer)), output, force, json)
+    _run(partial(edits.add, in_place=in_place), model, _rows(file, (subject, relation, answer)), output, force, json)
 
 
 @app.command()
@@ -73,11 +81,12 @@ def forget(
     relation: RelationArgument = None,
     output: OutputOption = ...,  # type: ignore[assignment]
     file: FileOption = None,
+    in_place: InPlaceOption = False,
     force: ForceOption = False,
     json: JsonOption = False,
 ) -> None:
     """Take a fact out of a model, so that it says something else."""
-    _run(edits.forget, model, _rows(file, (subject, relation)), output, force, json)
+    _run(partial(edits.forget, in_place=in_place), model, _rows(file, (subject, relation)), output, force, json)
 
 
 def _rows(file: Path | None, given: Sequence[str | None]) -> list[Row]:
@@ -135,8 +144,10 @@ def _finish(
     else:
         if len(reports) > 1:
             typer.echo(
-                f"{count(len(reports), 'change')}: efficacy {found['efficacy']:.2%}; of {found['others']} other facts "
-                f"{found['specificity']:.2%} of the right ones still are, {found['unchanged']:.2%} say the same"
+                f"{count(len(reports), 'change')}: {found['efficacy']:.2%} of them hold at the end; of "
+                f"{found['others']} other facts "
+                f"{found['specificity']:.2%} of the right ones still are, {found['unchanged']:.2%} say the same; "
+                f"{found['n_params']} parameters, {found['more_params']} more than before"
             )
         if written:
             typer.echo(f"model: {output}")
@@ -153,8 +164,9 @@ def _summary(
 ) -> dict[str, Any]:
     kept, unchanged, others = edits.specificity(start, end)
     return {
-        "efficacy": float(np.mean([report.efficacy for report in reports])), "specificity": kept,
-        "unchanged": unchanged, "others": others, "facts": len(end[1].table),
+        "efficacy": edits.still_held(reports, end), "specificity": kept, "unchanged": unchanged, "others": others,
+        "facts": len(end[1].table), "n_params": end[0].n_params,
+        "more_params": end[0].n_params - start[0].n_params,
     }  # fmt: skip
 
 
@@ -165,4 +177,5 @@ def _say(report: Report) -> None:
         f"  {so} in {report.efficacy:.0%} of fresh prompts; of {report.others} other facts "
         f"{report.specificity:.2%} of the right ones still are, {report.unchanged:.2%} say the same"
     )
-    typer.echo(f"  a change of rank {report.rank} in {report.matrix}, {report.size:.3g} of its norm")
+    more = f"; {report.more_params} parameters more" if report.more_params else ""
+    typer.echo(f"  a change of rank {report.rank}: {report.matrix}, {report.size:.3g} of the norm of V{more}")

@@ -95,11 +95,11 @@ def plot(rows: Sequence[Values]) -> Canvas:
 
 
 def _groups(rows: Sequence[Values]) -> dict[str, list[Values]]:
-    """Rows that differ in their seed alone, in the order of the cells; without models that training did not find."""
+    """Rows that differ in their seed alone, in one order however they are stored; without training that diverged."""
+    found = [r for r in rows if r["accuracy"] is not None]
     groups: dict[str, list[Values]] = {}
-    for r in rows:
-        if r["accuracy"] is not None:
-            groups.setdefault(_name(r), []).append(r)
+    for r in sorted(found, key=lambda r: (r["source"] != RANDOM, r["model"], r["width"], _name(r))):
+        groups.setdefault(_name(r), []).append(r)
     return groups
 
 

@@ -101,31 +101,38 @@ def plot(rows: Sequence[Values]) -> Canvas:
             place = y + 0.18 - 0.36 * i
             axes.barh(place, mean, height=0.34, color=style.COLOURS[i], label=name, zorder=2)
             axes.errorbar(mean, place, xerr=spread, fmt="none", ecolor="#333333", capsize=2, linewidth=0.9, zorder=3)
+            if field == "share":
+                ends = [[fmean(r[path][end] for r in group) for group in groups.values()] for end in ("low", "high")]
+                few = "10% to 90% of the facts, by their own shares" if i == 0 else None
+                axes.hlines(place, *ends, color="#888888", linewidth=2.5, alpha=0.6, zorder=2.5, label=few)
         axes.axvline(0, color="#777777", linewidth=0.8)
-        axes.set(title=title, xlabel=x)
+        axes.set(title=title, xlabel=x, ylim=(-0.6, len(groups) - 0.4))
         axes.grid(True, axis="x", alpha=0.25, linewidth=0.6, zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
     part = [fmean(r["mlp_params"] / r["n_params"] for r in group) for group in groups.values()]
     left.plot(part, y, "kD", markersize=5, zorder=4, label="MLP's share of the parameters")
     left.set_yticks(y, [f"{name}\n{_about(group)}" for name, group in groups.items()], fontsize=8)
     handles, labels = left.get_legend_handles_labels()
-    canvas.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    canvas.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     if rows:
         first = rows[0]
         n = len({r["seed"] for r in rows})
         canvas.suptitle(
-            f"S={first['S']}, R={first['R']}, D={first['D']}; mean over {n} seed{'s' * (n > 1)}, bars: smallest to "
-            f"largest{_left_out(rows)}", fontsize=10,
+            f"S={first['S']}, R={first['R']}, D={first['D']}; mean over {n} seed{'s' * (n > 1)}, thin lines: from the "
+            f"smallest to the largest{_left_out(rows)}", fontsize=10,
         )  # fmt: skip
     return canvas
 
 
 def _groups(rows: Sequence[Values]) -> dict[str, list[Values]]:
-    """Rows that differ in their seed alone, in the order of the cells; those that know nothing are left out."""
+    """Rows that differ in their seed alone; those that know nothing are left out.
+
+    Trained ones come first, and each kind by the MLP's share of the parameters, in whatever order rows are stored.
+    """
+    known = [r for r in rows if r["accuracy"]]
     groups: dict[str, list[Values]] = {}
-    for r in rows:
-        if r["accuracy"]:
-            groups.setdefault(_name(r), []).append(r)
+    for r in sorted(known, key=lambda r: (r["model"] != TRAINED, r["mlp_params"] / r["n_params"], _name(r))):
+        groups.setdefault(_name(r), []).append(r)
     return groups
 
 
@@ -158,9 +165,10 @@ FIGURE = Figure(
     caption=(
         "Left: the margin of the right answer over its best rival is the sum of what the heads write to the output "
         "directly and of what the MLP adds; bars are each part's mean over the mean margin, for the facts that are "
-        "recalled, and a part above 1 makes up for another that works against the answer. Diamonds: the MLP's share "
-        "of the parameters. Right: the share of these facts whose answer changes when the path is left out. Both paths "
-        "read the same heads, so that a fact in the MLP still needs attention to find its subject and relation. "
+        "recalled, and a part above 1 makes up for another that works against the answer; grey lines are 10% to 90% "
+        "of the facts. Diamonds: the MLP's share of the parameters. Right: the share of these facts whose answer "
+        "changes when the path is left out. Both paths read the same heads, so that a fact in the MLP still needs "
+        "attention to find its subject and relation. "
         "Trained models have about the same number of parameters and differ in alpha = H d_h / d and beta = m / d."
     ),
     presets=PRESETS,

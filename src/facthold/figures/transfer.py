@@ -31,6 +31,7 @@ LAWS = (
     Law("nats", r"$\Sigma_r N_r \ln A_r$ (figure 1)", "nat"),
     Law("bits", "bits of the table", "bit"),
 )
+SOURCES = (RANDOM, "countries", "elements", "airports")
 WHOLE: Mapping[str, str] = {"n_params": "all parameters", "mlp_params": "MLP parameters"}
 """What is predicted: attention's part hardly grows with the facts, so the MLP is judged by itself too."""
 
@@ -122,7 +123,7 @@ def _predicted(axes: Axes, random: Sequence[Values], real: Sequence[Values], fie
         )
         axes.plot(ends, ends, **style.GUIDE)
         axes.set(xlim=ends, ylim=(ends[0], ends[1] * 2.5))  # room for the legend
-    for name in dict.fromkeys(r["source"] for r in real):
+    for name in _by_source(real):
         axes.plot([], [], **_look(name) | {"color": "#555555"}, label=name)
     if points:
         axes.legend(frameon=False, fontsize=7.5, loc="upper left")
@@ -162,13 +163,18 @@ def _split(rows: Sequence[Values]) -> tuple[list[Values], list[Values]]:
 
 
 def _by_source(rows: Sequence[Values]) -> dict[str, list[Values]]:
-    return {name: [r for r in rows if r["source"] == name] for name in dict.fromkeys(r["source"] for r in rows)}
+    """In one order, however they are stored."""
+    names = sorted({r["source"] for r in rows}, key=_place)
+    return {name: [r for r in rows if r["source"] == name] for name in names}
+
+
+def _place(source: str) -> tuple[int, str]:
+    return (SOURCES.index(source) if source in SOURCES else len(SOURCES)), source
 
 
 def _look(source: str) -> dict[str, Any]:
     """The same mark for a source in all panels."""
-    sources = (RANDOM, "countries", "elements", "airports")
-    i = sources.index(source) if source in sources else len(sources)
+    i, _ = _place(source)
     colour = "#999999" if source == RANDOM else style.COLOURS[i + 2]
     return {"marker": style.MARKERS[i], "linestyle": "none", "color": colour, "markersize": 6}
 

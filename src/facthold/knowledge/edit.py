@@ -1,9 +1,13 @@
 """Edit what a model knows: another answer, a new fact, a fact forgotten. One rank-one change each, and no training.
 
+The change is made in the last linear map if no other fact is lost by it. A model at its smallest size has no room for
+that, and the fact then gets a neuron of its own (or four), of rank one too and off at all other facts.
+
 The table changes with the weights, so that the model can be asked and edited again. Each change is judged on the model
 as it will be saved, in float32, with prompts that the change was not made from.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from facthold.activations import ReLU
 from facthold.errors import FactholdError, check_positive
 from facthold.factual import FactualRecall
 from facthold.knowledge import tables
@@ -19,6 +24,7 @@ from facthold.knowledge.ask import Knowledge
 from facthold.knowledge.forward import Forward, Tokens, prompts, table_prompts
 from facthold.knowledge.judge import NONE, Verdicts, contest, find_rows, judge, judge_table, right_answers
 from facthold.knowledge.names import Names
+from facthold.knowledge.neuron import bump, idle, winning, with_bump
 from facthold.knowledge.rank_one import Change, Readout, rank_one, readout
 from facthold.models.transformer import Transformer
 
@@ -52,8 +58,9 @@ class Report:
     efficacy: float
     """Share of fresh prompts that say the new answer; for 'forget', that do not say the old one."""
     matrix: str
+    """What was changed: the last linear map, or a neuron of its own."""
     size: float
-    """Frobenius norm of the change over that of its matrix."""
+    """Frobenius norm of the change over that of the last linear map."""
     rank: int
     """Of the change: 1, or 0 where nothing had to change."""
     others: int
@@ -62,6 +69,8 @@ class Report:
     """Share of the others that were right and still are."""
     unchanged: float
     """Share of all others with the same answer as before."""
+    more_params: int = 0
+    """Parameters that the model has more than before: those of a new neuron."""
 
     @property
     def done(self) -> bool:
@@ -80,7 +89,9 @@ class Edited:
     report: Report
 
 
-def edit(model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str) -> Edited:
+def edit(
+    model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str, *, in_place: bool = False
+) -> Edited:
     """Give a fact of the table another answer. The answer may be new: it then gets an embedding of its own."""
     known = Knowledge(model, problem)
     row = _find(known, subject, relation)
@@ -89,10 +100,12 @@ def edit(model: Transformer, problem: FactualRecall, subject: str, relation: str
     F = _outputs(known.forward, problem)
     problem, a = tables.with_answer(problem, answer, F)
     after = tables.replaced(problem, row, a)
-    return _changed(known, after, row, a, ("edit", answer))
+    return _changed(known, after, row, a, ("edit", answer), in_place)
 
 
-def add(model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str) -> Edited:
+def add(
+    model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str, *, in_place: bool = False
+) -> Edited:
     """Put a fact into the table and the model. Subject and answer may be new; a new relation needs a new model."""
     known = Knowledge(model, problem)
     subjects, relations, _ = known.names
@@ -109,10 +122,12 @@ def add(model: Transformer, problem: FactualRecall, subject: str, relation: str,
     if s is None:
         problem, s = tables.with_subject(problem, subject, lambda tried: _distinct(model, tried, r))
     after = tables.added(problem, s, r, a)
-    return _changed(known, after, len(after.table) - 1, a, ("add", answer))
+    return _changed(known, after, len(after.table) - 1, a, ("add", answer), in_place)
 
 
-def forget(model: Transformer, problem: FactualRecall, subject: str, relation: str) -> Edited:
+def forget(
+    model: Transformer, problem: FactualRecall, subject: str, relation: str, *, in_place: bool = False
+) -> Edited:
     """Take a fact out of the table, and let the model say something else: the output that comes next to it.
 
     An arg max always says something, so that forgetting can only mean that the answer is not said.
@@ -127,11 +142,17 @@ def forget(model: Transformer, problem: FactualRecall, subject: str, relation: s
     F = known.forward.states(prompts_of(problem, row, 1, seed=0)).F
     rival = contest(known.forward.U, F, asked, answers).rivals[0, 0]
     name = " or ".join(known.names[2][a] for a in answers)
-    return _changed(known, problem, row, int(rival), ("forget", name))
+    return _changed(known, problem, row, int(rival), ("forget", name), in_place)
 
 
-def _changed(known: Knowledge, after: FactualRecall, row: int, wins: int, said: tuple[str, str]) -> Edited:
-    """Let the output ``wins`` be said at a row of ``after``'s table, and report."""
+def _changed(
+    known: Knowledge, after: FactualRecall, row: int, wins: int, said: tuple[str, str], in_place: bool
+) -> Edited:
+    """Let the output ``wins`` be said at a row of ``after``'s table, and report.
+
+    The weights that are there are changed if all other facts stay right; else the fact gets a neuron of its own, unless
+    the change is to be ``in_place`` or no neuron can be on at this fact alone.
+    """
     kind, answer = said
     table = after.table
     forward = Forward.of(known.model, after)
@@ -139,24 +160,52 @@ def _changed(known: Knowledge, after: FactualRecall, row: int, wins: int, said: 
     at, edited, pairs = _contested(forward, after, row, wins, draws)
     told = judge_table(forward, after, table_prompts(after, seed=FRESH))
     others = np.arange(len(table)) != row
-    change = rank_one(at, forward.U, edited, wins, *pairs, draws=draws)
-    model = _with(known.model, at, change)
-    # judged as it is kept: by the weights in float32, and by the table without what was forgotten
-    now = Forward.of(model, after)
-    s, r = table.subjects[row], table.relations[row]
     fresh, rows = prompts_of(after, row, PROBES, seed=FRESH), np.full(PROBES, row)
-    before, probes = judge(forward, table, fresh, rows), judge(now, table, fresh, rows)
-    hits = ~np.isin(probes.said, table.right(row)) if kind == "forget" else probes.recalled
-    telling = judge_table(now, after, table_prompts(after, seed=FRESH))
-    kept, unchanged = compare(told, telling, others)
-    final = tables.without(after, row) if kind == "forget" else after
-    names, speak = Knowledge(model, after).names, Knowledge(model, after).output_name
-    size = change.size(at.M)
-    report = Report(
-        kind, names[0][s], names[1][r], answer, speak(_most(before.said)), speak(_most(probes.said)),
-        float(hits.mean()), at.name, size, int(size > 0), int(others.sum()), kept, unchanged,
-    )  # fmt: skip
-    return Edited(model, final, report)
+
+    def tried(model: Transformer, way: str, size: float) -> Edited:
+        """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
+        now = Forward.of(model, after)
+        before, probes = judge(forward, table, fresh, rows), judge(now, table, fresh, rows)
+        hits = ~np.isin(probes.said, table.right(row)) if kind == "forget" else probes.recalled
+        telling = judge_table(now, after, table_prompts(after, seed=FRESH))
+        kept, unchanged = compare(told, telling, others)
+        known_now = Knowledge(model, after)
+        speak, (subjects, relations, _) = known_now.output_name, known_now.names
+        report = Report(
+            kind, subjects[table.subjects[row]], relations[table.relations[row]], answer, speak(_most(before.said)),
+            speak(_most(probes.said)), float(hits.mean()), way, size, int(size > 0), int(others.sum()), kept, unchanged,
+            model.n_params - known.model.n_params,
+        )  # fmt: skip
+        return Edited(model, tables.without(after, row) if kind == "forget" else after, report)
+
+    change = rank_one(at, forward.U, edited, wins, *pairs, draws=draws)
+    first = tried(_with(known.model, at, change), at.name, change.size(at.M))
+    if in_place or (first.report.done and first.report.specificity == 1.0):
+        return first
+    if (own := _own_neuron(known.model, at, forward.U, edited, wins, told)) is None:
+        return first
+    second = tried(*own)
+    return max((first, second), key=lambda e: (e.report.done, e.report.specificity))
+
+
+def _own_neuron(
+    model: Transformer, at: Readout, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], wins: int,
+    told: Verdicts,
+) -> tuple[Transformer, str, float] | None:  # fmt: skip
+    """The model with a neuron for the edited prompts, what that is called, and its size; None where there is none."""
+    if model.mlp is not None and not isinstance(model.mlp.sigma, ReLU):
+        return None  # no other activation is silent
+    x = at.F if model.mlp is None else at.base
+    own = bump(x, edited, np.setdiff1d(np.arange(len(x)), edited))
+    if own is None:
+        return None
+    margins = told.margin[told.recalled & np.isfinite(told.margin)]
+    v = winning(at.F[edited], U, wins, float(np.median(margins)) if len(margins) else 1.0) / own.least
+    k = len(own.b)
+    place = None if model.mlp is None else idle(at.features, k)
+    size = float(np.linalg.norm(own.w) * np.linalg.norm(v)) / max(float(np.linalg.norm(at.M)), 1e-300)
+    name = f"{'new' if place is None else 'idle'} neuron" + ("" if k == 1 else f"s, {k}")
+    return with_bump(model, own, v, place), name, size
 
 
 def compare(before: Verdicts, after: Verdicts, facts: np.ndarray) -> tuple[float, float]:
@@ -186,6 +235,20 @@ def specificity(
         right.append(told.recalled)
     kept = float(right[1][right[0]].mean()) if right[0].any() else 1.0
     return kept, float((said[0] == said[1]).mean()) if len(rows) else 1.0, len(rows)
+
+
+def still_held(reports: Sequence[Report], after: tuple[Transformer, FactualRecall]) -> float:
+    """Of many changes, the share that hold in the last model: later ones may have undone earlier ones."""
+    known = Knowledge(*after)
+    last = {(report.subject, report.relation): report for report in reports}
+    s, r = (np.array([names.find(pair[i]) for pair in last]) for i, names in enumerate(known.names[:2]))
+    told = known.ask_many(s, r, seed=FRESH)
+    said = [known.output_name(int(output)) for output in told.said]
+    held = [
+        name not in report.answer.split(" or ") if report.kind == "forget" else bool(right)
+        for report, name, right in zip(last.values(), said, told.recalled, strict=True)
+    ]
+    return float(np.mean(held))
 
 
 def _contested(

@@ -1,9 +1,11 @@
-"""A neuron of its own for one fact: an edit that touches no other, for the price of 2 d parameters.
+"""Neurons of its own for one fact: an edit that touches no other, for the price of 2 d parameters a neuron.
 
 A change of rank one in the weights that are there moves every fact a little, and a model at its smallest size has no
-room for it. A new neuron (or one that no fact uses) can be silent at all other facts: v sigma(w x + b) is of rank one
-too. Its direction is Fisher's, w = C^-1 (x - mean) with C the covariance of what the MLP reads at the other facts, and
-its threshold lies between the fact and the nearest of the others. Both are in closed form, and so is v.
+room for it. New neurons (or some that no fact uses) can be silent at all other facts. Mostly one is enough: its
+direction w keeps the largest distance from what the MLP reads at the other facts, and its threshold lies half way to
+the nearest of them. A fact that lies among the others, in their convex hull, gets a *tent*: four neurons along one w,
+whose ramps add up to a bump at the fact and to nothing elsewhere. Both are v times a function of w x, of rank one, and
+nothing is trained.
 """
 
 from dataclasses import dataclass
@@ -11,69 +13,117 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.optimize import nnls
 
+from facthold.activations import RELU
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
-ROUNDS = 6
-"""Times that the facts that come nearest are given more weight, where the first direction does not part them."""
-HEAVIER = 4.0
+INSIDE = 1e-10
+"""A residual below this is rounding: the fact lies among the others."""
+NARROWEST = 1e-3
+"""Width of a tent's ramps at least, where the fact's distance to the mean of the others is 1: far above float32."""
+TRIED = 64
+"""Directions that are tried for a tent."""
 STABLE = 1e-9
 """Of the mean variance, added to each: directions in which no fact differs."""
-GAP = 0.2
-"""The fact must stand at least so far above all others, where its distance to their mean is 1."""
 
 
 @dataclass(frozen=True, eq=False)
-class Neuron:
-    """w x + b is positive at the edited prompts, and negative at all others."""
+class Bump:
+    """sum_i sign_i relu(w x + b_i): positive at the edited prompts, zero at all others."""
 
     w: Float[np.ndarray, " d"]
-    b: float
+    b: Float[np.ndarray, " k"]
+    signs: Float[np.ndarray, " k"]
     least: float
-    """The smallest activation at the edited prompts."""
+    """Its smallest value at the edited prompts."""
+
+    def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        return RELU((x @ self.w)[:, None] + self.b) @ self.signs
 
 
-def parting_neuron(
+def bump(
     x: Float[np.ndarray, "n d"], edited: Int[np.ndarray, " draws"], others: Int[np.ndarray, " others"]
-) -> Neuron | None:
-    """The neuron that is on at the rows ``edited`` of x and off at ``others``; None where none was found."""
+) -> Bump | None:
+    """The fewest neurons that are on at the rows ``edited`` of x and off at ``others``; None where none were found."""
     if not len(others):
-        w = x[edited].mean(axis=0)
-        return Neuron(w / max(w @ w, 1e-300), 0.0, float((x[edited] @ w).min() / max(w @ w, 1e-300)))
-    weight = np.ones(len(others))
-    for _ in range(ROUNDS):
-        mean = np.average(x[others], axis=0, weights=weight)
-        apart = x[others] - mean
-        C = (apart * weight[:, None]).T @ apart / weight.sum()
-        C += max(STABLE * np.trace(C) / len(C), 1e-300) * np.eye(len(C))
-        way = x[edited].mean(axis=0) - mean
-        w = np.linalg.solve(C, way)
-        w /= max(way @ w, 1e-300)  # the fact is at 1, the mean of the others at 0
-        own, theirs = (x[edited] - mean) @ w, apart @ w
-        if own.min() - theirs.max() > GAP:
-            threshold = (own.min() + theirs.max()) / 2
-            return Neuron(w, float(-mean @ w - threshold), float(own.min() - threshold))
-        weight *= np.where(theirs > np.quantile(theirs, 0.9), HEAVIER, 1.0)
-    return None
+        own = x[edited].mean(axis=0)
+        w = own / max(own @ own, 1e-300)
+        return _if_there(Bump(w, np.zeros(1), np.ones(1), float((x[edited] @ w).min())))
+    return _one(x, edited, others) or _tent(x, edited, others)
 
 
-def idle(hidden: Float[np.ndarray, "n m"]) -> int | None:
-    """A neuron that no prompt turns on; None where there is none."""
+def _one(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
+    """One neuron. The shortest w with w (x - x_j) >= 1 for all j is Lawson and Hanson's least distance problem: the
+    residual of one non-negative least squares has it, unless the fact lies among the others."""
+    own = x[edited].mean(axis=0)
+    scale = np.maximum((x[others] - own).std(axis=0), 1e-12)
+    z = np.unique((own - x[others]) / scale, axis=0)  # a prompt's noise seldom changes what attention writes
+    rows = np.vstack([z.T, np.ones(len(z))])
+    short = rows @ nnls(rows, np.append(np.zeros(len(own)), 1.0), maxiter=50 * max(rows.shape))[0]
+    short[-1] -= 1
+    if -short[-1] < INSIDE:
+        return None
+    w = short[:-1] / -short[-1] / scale
+    highest, lowest = (x[others] @ w).max(), (x[edited] @ w).min()
+    threshold = (lowest + highest) / 2
+    return _if_there(Bump(w, np.array([-threshold]), np.ones(1), float(lowest - threshold)))
+
+
+def _tent(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
+    """Four neurons along Fisher's direction, C^-1 (x - mean), on which few of the others come near the fact; or along
+    one of some that are near to it, if the ramps can be wider there."""
+    mean = x[others].mean(axis=0)
+    apart, way = x[others] - mean, x[edited].mean(axis=0) - mean
+    C = apart.T @ apart / len(others)
+    C += max(STABLE * np.trace(C) / len(C), 1e-300) * np.eye(len(C))
+    beside = np.random.default_rng(0).standard_normal((TRIED, len(others))) @ apart / np.sqrt(len(others))
+    beside[0] = 0
+    W = np.linalg.solve(C, (way + beside).T).T
+    reach = W @ way
+    W = W[reach > 0] / reach[reach > 0, None]
+    own, theirs = x[edited] @ W.T, x[others] @ W.T
+    low, high = own.min(axis=0), own.max(axis=0)
+    free = np.maximum(low - theirs, theirs - high).min(axis=0) / 2  # negative where one of them is in between
+    best = int(free.argmax())
+    corners = np.array([low[best] - free[best], low[best], high[best], high[best] + free[best]])
+    return _if_there(Bump(W[best], -corners, np.array([1.0, -1.0, -1.0, 1.0]), float(free[best])), NARROWEST)
+
+
+def _if_there(found: Bump, least: float = 0.0) -> Bump | None:
+    return found if np.isfinite(found.w).all() and found.least > least else None
+
+
+def winning(
+    F: Float[np.ndarray, "draws d"], U: Float[np.ndarray, "M d"], wins: int, mu: float
+) -> Float[np.ndarray, " d"]:
+    """The shortest multiple of u_wins that, added to F, lets it win by mu over every other output in all prompts."""
+    U = U.astype(np.float64)
+    u, others = U[wins], np.arange(len(U)) != wins
+    behind = mu + (F @ U[others].T) - (F @ u)[:, None]
+    gain = (u - U[others]) @ u
+    return max(0.0, float((behind / np.maximum(gain, 1e-3 * (u @ u))).max(initial=0.0))) * u
+
+
+def idle(hidden: Float[np.ndarray, "n m"], k: int) -> Int[np.ndarray, " k"] | None:
+    """k neurons that no prompt turns on; None where there are not so many."""
     off = np.flatnonzero(~(hidden != 0).any(axis=0))
-    return int(off[0]) if len(off) else None
+    return off[:k] if len(off) >= k else None
 
 
-def with_neuron(model: Transformer, neuron: Neuron, v: Float[np.ndarray, " d"], at: int | None) -> Transformer:
-    """The model with this neuron in the place ``at`` of an idle one, or as one more."""
-    d = model.d
-    mlp = model.mlp
+def with_bump(
+    model: Transformer, found: Bump, v: Float[np.ndarray, " d"], at: Int[np.ndarray, " k"] | None
+) -> Transformer:
+    """The model with these neurons, in the places ``at`` of idle ones or as more of them."""
+    mlp, d = model.mlp, model.d
     W, V = (np.zeros((0, d)), np.zeros((0, d))) if mlp is None else (np.array(mlp.W), np.array(mlp.V))
     b = np.zeros(len(W)) if mlp is None or mlp.b is None else np.array(mlp.b)
+    rows, out = np.tile(found.w, (len(found.b), 1)), np.outer(found.signs, v)
     if at is None:
-        W, V, b = np.vstack([W, neuron.w]), np.vstack([V, v]), np.append(b, neuron.b)
+        W, V, b = np.vstack([W, rows]), np.vstack([V, out]), np.append(b, found.b)
     else:
-        W[at], V[at], b[at] = neuron.w, v, neuron.b
-    sigma = {} if mlp is None else {"sigma": mlp.sigma}
-    new = MLPMemory(*(jnp.asarray(a, jnp.float32) for a in (W, V, b)), **sigma)
+        W[at], V[at], b[at] = rows, out, found.b
+    weights = (jnp.asarray(a, jnp.float32) for a in (W, V, b))
+    new = MLPMemory(next(weights), next(weights), next(weights), RELU if mlp is None else mlp.sigma)
     return Transformer(model.W_K, model.W_Q, model.W_V, model.W_O, new, model.scaled)
