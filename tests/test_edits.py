@@ -54,7 +54,8 @@ def test_the_counts_are_those_of_the_edits_by_hand(monkeypatch: pytest.MonkeyPat
     """Edits that do nothing to the weights: no edited fact gives its new answer, and no other is harmed."""
     seen = []
 
-    def idle(model, problem, subject, relation, answer):
+    def idle(model, problem, subject, relation, answer, *, in_place):
+        assert in_place == TINY.in_place
         row = int(find_rows(problem.table, np.array([int(subject)]), np.array([int(relation)]))[0])
         seen.append((row, int(answer)))
         return SimpleNamespace(model=model, problem=replaced(problem, row, int(answer)))
@@ -75,6 +76,10 @@ def test_real_edits_and_their_seconds() -> None:
     assert 0 < found["seconds"][0] < found["seconds"][1]
     assert found["again"] == 1.0
     assert found["facts"] == 24
+    assert found["more_params"] == sorted(found["more_params"])  # neurons come and none go
+    in_place = dataclasses.replace(TINY, in_place=True)
+    assert in_place.key != TINY.key
+    assert in_place.run()["more_params"] == [0, 0]
 
 
 def test_training_that_diverges_is_a_row_and_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,14 +92,14 @@ def test_training_that_diverges_is_a_row_and_no_line(monkeypatch: pytest.MonkeyP
 def test_the_picture_has_a_line_a_model_and_says_what_building_again_takes() -> None:
     common = {"counts": [1, 10], "facts": 24, "n_params": 4000, "accuracy": 1.0, "status": "found"}
     one = TINY.spec | common | {"efficacy": [1.0, 0.9], "specificity": [1.0, 0.5], "seconds": [0.1, 2.0], "again": 1.0,
-                                "again_seconds": 4.0}  # fmt: skip
+                                "again_seconds": 4.0, "more_params": [0, 102]}  # fmt: skip
     two = TRAINED.spec | common | {"efficacy": [1.0, 1.0], "specificity": [0.8, None], "seconds": [0.1, 1.0],
-                                   "again": 0.97, "again_seconds": 40.0}  # fmt: skip
+                                   "again": 0.97, "again_seconds": 40.0, "more_params": [0, 0]}  # fmt: skip
     wanted = figure("edits")
     canvas = wanted.plot([one, two])
     new, old, seconds = canvas.axes
     labels = new.get_legend_handles_labels()[1]
-    assert labels[0] == "readout, smallest widths; 4,000 parameters; an edit 0.2 s, building again 4 s"
+    assert labels[0] == "readout, smallest widths; 4,000 + 102 parameters; an edit 0.2 s, building again 4 s"
     assert labels[1].startswith("trained, $d=9$, $m=17$")
     assert labels[2].startswith("building again: 97.0%")
     assert_allclose(old.get_lines()[0].get_ydata(), [1.0, 0.5])

@@ -76,6 +76,8 @@ class Edits(Cell):
     """'readout' or 'trained'."""
     width: float = 1.0
     """Of a readout: its widths over the smallest that were found."""
+    in_place: bool = False
+    """Whether the weights that are there are changed alone: else a fact may get neurons of its own."""
     source: str = RANDOM
     S: int = 250
     R: int = 5
@@ -119,7 +121,7 @@ class Edits(Cell):
     def label(self) -> str:
         which = f"{self.model} at {self.width:g} widths" if self.model == READOUT else f"{self.model} d={self.d}"
         facts = f"S={self.S} R={self.R} D={self.D}" if self.source == RANDOM else self.source
-        return f"{self.counts[-1]} edits of {which}, {facts}"
+        return f"{self.counts[-1]} edits{' in place' if self.in_place else ''} of {which}, {facts}"
 
     @property
     def cost(self) -> float:
@@ -151,12 +153,12 @@ class Edits(Cell):
         model, problem = made
         accuracy = float(_recalled(model, problem).mean())
         edited, spent = np.zeros(len(table), bool), 0.0
-        efficacy, specificity, seconds = [], [], []
+        efficacy, specificity, seconds, more_params, n_params = [], [], [], [], model.n_params
         names = Names.of(table)
         for n, (row, a) in enumerate(random_edits(table, self.counts[-1], self.seed), start=1):
             s, r = int(table.subjects[row]), int(table.relations[row])
             start = time.perf_counter()
-            after = edit(model, problem, names[0][s], names[1][r], names[2][a])
+            after = edit(model, problem, names[0][s], names[1][r], names[2][a], in_place=self.in_place)
             spent += time.perf_counter() - start
             model, problem, edited[row] = after.model, after.problem, True
             if n in self.counts:
@@ -164,12 +166,14 @@ class Edits(Cell):
                 efficacy.append(float(right[edited].mean()))
                 specificity.append(float(right[~edited].mean()) if not edited.all() else None)
                 seconds.append(spent)
+                more_params.append(model.n_params - n_params)
         start = time.perf_counter()
         again = self.make(problem.table)
         again_seconds = time.perf_counter() - start
         return {
-            "status": "found", "facts": len(table), "n_params": model.n_params, "accuracy": accuracy,
-            "efficacy": efficacy, "specificity": specificity, "seconds": seconds, "build_seconds": build_seconds,
+            "status": "found", "facts": len(table), "n_params": n_params, "accuracy": accuracy,
+            "efficacy": efficacy, "specificity": specificity, "seconds": seconds, "more_params": more_params,
+            "build_seconds": build_seconds,
             "again": None if again is None else float(_recalled(*again).mean()), "again_seconds": again_seconds,
         }  # fmt: skip
 

@@ -28,6 +28,8 @@ class Grid:
     counts: tuple[int, ...]
     widths: tuple[float, ...]
     """Of readouts, as multiples of the smallest that were found."""
+    in_place: tuple[float, ...] = ()
+    """Of readouts whose weights are changed where they are, without neurons for a fact alone."""
     trained: tuple[tuple[float, float], ...] = ()
     """(alpha, beta) of trained models."""
     n_params: int = 0
@@ -40,18 +42,22 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(S=12, R=2, D=4, counts=(1, 2, 4, 8), widths=(1.0, 2.0)),
-    "quick": Grid(S=250, R=5, D=60, counts=(1, 2, 5, 10, 20, 50, 100, 200, 500), widths=(1.0, 1.5, 2.0),
-                  trained=((1.0, 4.0),), n_params=25_000),
+    "smoke": Grid(S=12, R=2, D=4, counts=(1, 2, 4, 8), widths=(1.0, 2.0), in_place=(1.0,)),
+    "quick": Grid(S=250, R=5, D=60, counts=(1, 2, 5, 10, 20, 50, 100, 200), widths=(1.0, 2.0),
+                  in_place=(1.0, 2.0), trained=((1.0, 4.0),), n_params=25_000),
     "paper": Grid(S=250, R=5, D=60, counts=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
-                  widths=(1.0, 1.25, 1.5, 2.0, 3.0), trained=((1.0, 4.0), (2.0, 2.0)), n_params=25_000,
-                  protocol="transformer-code", sources=("countries",), n_seeds=3),
+                  widths=(1.0, 1.5, 2.0, 3.0), in_place=(1.0, 1.5, 2.0, 3.0), trained=((1.0, 4.0), (2.0, 2.0)),
+                  n_params=25_000, protocol="transformer-code", sources=("countries",), n_seeds=3),
 }  # fmt: skip
 
 
 def cells(grid: Grid) -> list[Cell]:
     table: dict[str, Any] = {"S": grid.S, "R": grid.R, "D": grid.D, "counts": grid.counts}
-    models: list[dict[str, Any]] = [{"model": READOUT, "width": width} | table for width in grid.widths]
+    models: list[dict[str, Any]] = [
+        {"model": READOUT, "width": width, "in_place": in_place} | table
+        for in_place, widths in ((False, grid.widths), (True, grid.in_place))
+        for width in widths
+    ]
     models += [
         {"model": TRAINED, "protocol": grid.protocol} | shape_of(alpha, beta, grid.n_params, grid.H) | table
         for alpha, beta in grid.trained
@@ -98,24 +104,26 @@ def _groups(rows: Sequence[Values]) -> dict[str, list[Values]]:
     """Rows that differ in their seed alone, in one order however they are stored; without training that diverged."""
     found = [r for r in rows if r["accuracy"] is not None]
     groups: dict[str, list[Values]] = {}
-    for r in sorted(found, key=lambda r: (r["source"] != RANDOM, r["model"], r["width"], _name(r))):
+    for r in sorted(found, key=lambda r: (r["source"] != RANDOM, r["model"], r["in_place"], r["width"], _name(r))):
         groups.setdefault(_name(r), []).append(r)
     return groups
 
 
 def _name(r: Values) -> str:
     where = "" if r["source"] == RANDOM else f" of {r['source']}"
+    way = ", in place" if r["in_place"] else ""
     if r["model"] == TRAINED:
-        return f"trained{where}, $d={r['d']}$, $m={r['m']}$"
-    return f"readout{where}, " + ("smallest widths" if r["width"] == 1 else f"{r['width']:g} times as wide")
+        return f"trained{where}, $d={r['d']}$, $m={r['m']}${way}"
+    return f"readout{where}, " + ("smallest widths" if r["width"] == 1 else f"{r['width']:g} times as wide") + way
 
 
 def _times(ours: Sequence[Values]) -> str:
-    """Size, and seconds of one edit and of building again; the mean over seeds."""
+    """Size and what the edits add to it, and seconds of one edit and of building again; the mean over seeds."""
     mean = lambda values: sum(values) / len(ours)  # noqa: E731
     one = mean(r["seconds"][-1] / r["counts"][-1] for r in ours)
     params, again = mean(r["n_params"] for r in ours), mean(r["again_seconds"] for r in ours)
-    return f"{params:,.0f} parameters; an edit {one:.2g} s, building again {again:.3g} s"
+    more = mean(r["more_params"][-1] for r in ours)
+    return f"{params:,.0f} + {more:,.0f} parameters; an edit {one:.2g} s, building again {again:.3g} s"
 
 
 def _table(r: Values) -> str:
@@ -135,11 +143,13 @@ FIGURE = Figure(
     place="beyond the paper",
     caption=(
         "Facts of the table, each once at most, get another answer of their relation by rank-one changes, one after "
-        "another. Left: the share of all facts edited so far that give their new answer. Middle: the share of facts "
-        "never edited that are right; it starts at what the model knew. Both are asked in prompts that no edit was "
-        "made from. Right: the time of all edits so far, each with its own check on the whole table, and of building "
-        "again, with the search for the widths (of a trained model: training again); times are of one machine, with "
-        "other cells beside. What was built again after the last edit was asked for every fact too."
+        "another: in the weights that are there (in place), or, where that would cost another fact, by neurons for "
+        "this fact alone; the parameters that all edits add stand after the plus. Left: the share of all facts edited "
+        "so far that give their new answer. Middle: the share of facts never edited that are right; it starts at what "
+        "the model knew. Both are asked in prompts that no edit was made from. Right: the time of all edits so far, "
+        "each with its own check on the whole table, and of building again, with the search for the widths (of a "
+        "trained model: training again); times are of one machine, with other cells beside. What was built again "
+        "after the last edit was asked for every fact too."
     ),
     presets=PRESETS,
     cells=cells,

@@ -200,10 +200,10 @@ def _own_neuron(
     if own is None:
         return None
     margins = told.margin[told.recalled & np.isfinite(told.margin)]
-    v = winning(at.F[edited], U, wins, float(np.median(margins)) if len(margins) else 1.0) / own.least
+    v = winning(at.F[edited], U, wins, float(np.median(margins)) if len(margins) else 1.0)
     k = len(own.b)
     place = None if model.mlp is None else idle(at.features, k)
-    size = float(np.linalg.norm(own.w) * np.linalg.norm(v)) / max(float(np.linalg.norm(at.M)), 1e-300)
+    size = float(np.linalg.norm(np.outer(own.signs, v))) / max(float(np.linalg.norm(at.M)), 1e-300)
     name = f"{'new' if place is None else 'idle'} neuron" + ("" if k == 1 else f"s, {k}")
     return with_bump(model, own, v, place), name, size
 

@@ -31,13 +31,11 @@ STABLE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Bump:
-    """sum_i sign_i relu(w x + b_i): positive at the edited prompts, zero at all others."""
+    """sum_i sign_i relu(w x + b_i): 1 or more at the edited prompts, zero at all others."""
 
     w: Float[np.ndarray, " d"]
     b: Float[np.ndarray, " k"]
     signs: Float[np.ndarray, " k"]
-    least: float
-    """Its smallest value at the edited prompts."""
 
     def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         return RELU((x @ self.w)[:, None] + self.b) @ self.signs
@@ -50,7 +48,7 @@ def bump(
     if not len(others):
         own = x[edited].mean(axis=0)
         w = own / max(own @ own, 1e-300)
-        return _if_there(Bump(w, np.zeros(1), np.ones(1), float((x[edited] @ w).min())))
+        return _scaled(w, np.zeros(1), np.ones(1), float((x[edited] @ w).min()))
     return _one(x, edited, others) or _tent(x, edited, others)
 
 
@@ -68,7 +66,7 @@ def _one(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
     w = short[:-1] / -short[-1] / scale
     highest, lowest = (x[others] @ w).max(), (x[edited] @ w).min()
     threshold = (lowest + highest) / 2
-    return _if_there(Bump(w, np.array([-threshold]), np.ones(1), float(lowest - threshold)))
+    return _scaled(w, np.array([-threshold]), np.ones(1), float(lowest - threshold))
 
 
 def _tent(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
@@ -88,11 +86,14 @@ def _tent(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
     free = np.maximum(low - theirs, theirs - high).min(axis=0) / 2  # negative where one of them is in between
     best = int(free.argmax())
     corners = np.array([low[best] - free[best], low[best], high[best], high[best] + free[best]])
-    return _if_there(Bump(W[best], -corners, np.array([1.0, -1.0, -1.0, 1.0]), float(free[best])), NARROWEST)
+    return _scaled(W[best], -corners, np.array([1.0, -1.0, -1.0, 1.0]), float(free[best]), NARROWEST)
 
 
-def _if_there(found: Bump, least: float = 0.0) -> Bump | None:
-    return found if np.isfinite(found.w).all() and found.least > least else None
+def _scaled(w: np.ndarray, b: np.ndarray, signs: np.ndarray, height: float, least: float = 0.0) -> Bump | None:
+    """The bump of this height at the edited prompts, scaled to 1; None where it is too flat to be computed."""
+    if not (np.isfinite(w).all() and height > least):
+        return None
+    return Bump(w / height, b / height, signs)
 
 
 def winning(

@@ -31,6 +31,8 @@ STEP = 1.2
 """Factor between the tries of a width. The last that was enough is taken: a try that fails takes longest."""
 LARGE = 30_000
 """Facts of a table above which the first width that is enough is taken: each further try takes minutes."""
+ROOMY = 1.5
+"""So many times the guess is what such a table starts with: few steps for many facts need more room."""
 WIDEST = 8.0
 """A search ends at so many times its first guess: what does not fit there has another reason."""
 
@@ -126,7 +128,8 @@ class _Search:
     ) -> None:
         self.group, self.accuracy, self.seed, self.large, self.kept = group, accuracy, seed, large, kept
         self.name = _name(problem.table, int(group.marks[0])) if len(group.marks) == 1 else group.title
-        self.guess = max(2, math.ceil(SLACK * _work(np.asarray(group.problem.f)) / (gates.n_gates + problem.d)))
+        slack = SLACK * (ROOMY if large else 1.0)
+        self.guess = max(2, math.ceil(slack * _work(np.asarray(group.problem.f)) / (gates.n_gates + problem.d)))
         self.made: dict[int, tuple[MLPMemory, float]] = {}
         self.state = "waiting"
 
