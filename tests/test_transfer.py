@@ -86,7 +86,7 @@ def test_a_table_that_no_width_holds_is_a_row_without_a_size(monkeypatch: pytest
     assert row["facts"] == 24
     wanted = figure("transfer")
     canvas = wanted.plot([*RANDOM_ROWS, row])
-    assert "no size found for 1" in canvas.get_suptitle()
+    assert "no size found for 1 of 4" in canvas.get_suptitle()
     assert [fit.n for fit in wanted.fits([*RANDOM_ROWS, row])] == [3] * len(LAWS) * len(WHOLE)
 
 

@@ -80,7 +80,7 @@ def plot(rows: Sequence[Values]) -> Canvas:
     missing = len(rows) - len(found)
     canvas.suptitle(
         "The smallest models found (method readout) of random and of real tables"
-        + (f"; no size found for {missing}" if missing else ""), fontsize=11,
+        + (f"; no size found for {missing} of {len(rows)}" if missing else ""), fontsize=11,
     )  # fmt: skip
     return canvas
 
