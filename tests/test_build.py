@@ -1,5 +1,6 @@
 """Facts into weights: every method recalls what it says it recalls, at the size it says."""
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -128,10 +129,26 @@ def test_bits_of_a_table_count_the_tables_like_it() -> None:
     assert table_bits(FactTable.from_rows([("x", "r", "a")])) == 0.0
 
 
-def test_several_right_answers_need_fewer_bits() -> None:
+def test_facts_with_several_right_answers_need_no_bits() -> None:
+    """One answer that is right everywhere is said by a constant."""
     rows = [(f"s{i}", "q", f"b{i}") for i in range(4)]
     more = FactTable.from_rows([*rows, ("s0", "q", "b1")], on_conflict="all")
-    assert table_bits(more) == pytest.approx(math.log2(24) - 1)
+    assert table_bits(more) == pytest.approx(math.log2(6))
+    all_of_them = FactTable.from_rows([*rows, *((s, q, "x") for s, q, _ in rows)], on_conflict="all")
+    assert table_bits(all_of_them) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 3])
+def test_bits_below_full_recall_are_a_bound(wrong: int) -> None:
+    """All tables a a b b c c: the fewest that say within ``wrong`` of each are no fewer than the bound says."""
+    table = FactTable.from_rows([(f"s{i}", "q", a) for i, a in enumerate("aabbcc")])
+    tables = sorted(set(itertools.permutations("aabbcc")))
+    assert len(tables) == round(2 ** table_bits(table))
+    near = max(
+        sum(sum(x != y for x, y in zip(t, says, strict=True)) <= wrong for t in tables)
+        for says in itertools.product("abc", repeat=6)
+    )
+    assert 2 ** table_bits(table, 1 - wrong / 6) <= math.ceil(len(tables) / near) + 1e-9
 
 
 def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

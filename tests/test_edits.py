@@ -90,7 +90,7 @@ def test_training_that_diverges_is_a_row_and_no_line(monkeypatch: pytest.MonkeyP
 
 
 def test_the_picture_has_a_line_a_model_and_says_what_building_again_takes() -> None:
-    common = {"counts": [1, 10], "facts": 24, "n_params": 4000, "accuracy": 1.0, "status": "found"}
+    common = {"counts": [1, 10], "facts": 24, "n_params": 4000, "accuracy": 1.0, "build_seconds": 90.0}
     one = TINY.spec | common | {"efficacy": [1.0, 0.9], "specificity": [1.0, 0.5], "seconds": [0.1, 2.0], "again": 1.0,
                                 "again_seconds": 4.0, "more_params": [0, 102]}  # fmt: skip
     two = TRAINED.spec | common | {"efficacy": [1.0, 1.0], "specificity": [0.8, None], "seconds": [0.1, 1.0],

@@ -15,7 +15,7 @@ from facthold.facts_files import read_facts
 from facthold.knowledge.build import METHODS, NOISE, Built
 from facthold.knowledge.build import build as build_model
 from facthold.models.saving import save_model
-from facthold.prompts import SEQUENCE
+from facthold.prompts import MOST_NOISE, SEQUENCE
 
 LISTED = "; ".join(f"{name}: {what}" for name, what in METHODS.items())
 
@@ -47,7 +47,9 @@ def build(
         raise ValueError(f"--accuracy {accuracy:g} must be above 0 and at most 1")
     if max_params is not None and max_params < 1:
         raise ValueError(f"--max-params {max_params} must be at least 1")
-    check_prompts(T, noise)
+    check_prompts(T, None)
+    if not 1 <= noise <= MOST_NOISE:
+        raise ValueError(f"--noise-tokens {noise} must be at least 1 and at most {MOST_NOISE}")
     if out.is_dir():
         raise FactholdError(f"-o {out} is a folder; give the name of a file")
     writable(out.parent, "-o")
@@ -90,7 +92,7 @@ def _about(built: Built) -> dict[str, Any]:
         "method": built.method, **about_table(table), "facts": len(table), "recall": built.recall,
         "smallest_margin": built.smallest_margin, "d": model.d, "H": model.H, "d_h": model.d_h, "m": model.m,
         "n_params": built.n_params, "parameter_bits": built.parameter_bits, "facts_per_param": built.facts_per_param,
-        "table_bits": built.bits, "bits_per_param": built.recall * built.bits / built.n_params,
+        "table_bits": built.bits, "bits_per_param": built.bits / built.n_params,
         "times_lower_bound": built.parameter_bits / built.bits if built.bits else None, "seconds": built.seconds,
         "widths": [
             {"name": w.name, "facts": w.facts, "m": w.m, "share": w.share, "tries": w.tries} for w in built.widths

@@ -34,7 +34,7 @@ def telling(what: str) -> Iterator[Callable[[str], None]]:
             yield lambda news: status.update(f"{what}: {escape(news)}")
         return
     messages.print(what, markup=False)
-    spoke, heard = time.monotonic(), ""
+    spoke, heard = -EVERY, ""  # the first news at once
 
     def say(news: str) -> None:
         nonlocal spoke, heard

@@ -33,6 +33,8 @@ HEADS, BETA = 8, 4
 TRAINED = 0.6
 """First guess of a trained size: so much of figure 4's facts a parameter."""
 TOLERANCE = 0.15
+FRESH = 1 << 16
+"""Seeds of the prompts that judge start here, away from those of the searches."""
 WIDEST = 16
 """A search ends at so many times its first guess."""
 
@@ -60,7 +62,8 @@ class Built:
     smallest_margin: float
     seconds: float
     bits: float
-    """Bits that tell this table from others with the same answers, equally often: no model that knows it has fewer."""
+    """Bits that tell this table from others with the same answers, equally often, at this recall: no model that knows
+    so much of each of them has fewer."""
     widths: Sequence[Width] = ()
     kept: Kept | None = None
     """The tries that were kept beside the model; whoever has written it says `Kept.done`."""
@@ -109,10 +112,12 @@ def build(
     model, problem, *searched = made
     widths: Sequence[Width] = searched[0] if searched else ()
     say("asking for every fact")
-    verdicts = judge_table(Forward.of(model, problem), problem, table_prompts(problem, seed=seed))
+    # in prompts that no search has seen
+    verdicts = judge_table(Forward.of(model, problem), problem, table_prompts(problem, seed=seed + FRESH))
+    recall = float(verdicts.recalled.mean())
     return Built(
-        model, problem, method, float(verdicts.recalled.mean()), float(verdicts.margin.min()),
-        time.perf_counter() - start, table_bits(table), widths, kept,
+        model, problem, method, recall, float(verdicts.margin.min()), time.perf_counter() - start,
+        table_bits(table, recall), widths, kept,
     )  # fmt: skip
 
 
@@ -120,17 +125,18 @@ def _any_method(table: FactTable, wish: dict[str, Any], kept: Kept) -> tuple[str
     """The smaller of readout and, for a small table, attention; where neither is small enough, training."""
     tries = ["readout", "attention"] if table.S + table.R <= SMALL else ["readout"]
     found: list[tuple[int, str, Any]] = []
+    refusals: list[Exception] = []
     for name in tries:
         try:
             made = MAKERS[name](table, **wish, kept=kept)
             found.append((made[0].n_params, name, made))
         except (FactholdError, ValueError) as error:  # a sum cannot hold every table
-            refusal = error
+            refusals.append(error)
             wish["say"](f"{name}: {error}")
     if found:
         return min(found, key=lambda entry: entry[0])[1:]
     if wish["max_params"] is None:
-        raise refusal
+        raise refusals[0]
     return "train", _train(table, **wish, kept=kept)
 
 

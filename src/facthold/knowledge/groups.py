@@ -21,13 +21,15 @@ from facthold.models.memory import MLPMemory
 from facthold.padding import geometric, pad_rows
 from facthold.train import Member, fit
 from facthold.train.protocols import Futility, Protocol
-from facthold.train.sampled import LOOKED, StoreSampled
+from facthold.train.sampled import LOOKED, StoreSampled, won_by
 from facthold.train.tasks import BATCH
 
 FEWEST = 128
 """Facts that a group has at least, where there are so many: below, a relation shares its neurons."""
 MARGIN = 1.0
 """By how much an answer must win while it is stored, so that rounding, noise and an edit elsewhere cannot tip it."""
+LEAST = 0.1
+"""The same for groups so large that training longer, or again at a larger width, takes minutes."""
 EPOCHS = 100
 """How often each fact is seen at least."""
 LEARNING = Protocol(
@@ -50,16 +52,6 @@ class FactGroup:
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    @property
-    def title(self) -> str:
-        """Of a group with several marks; marks are in one group only."""
-        return f"{len(self.marks)} with few facts each, from token {self.marks[0]}"
-
-    @property
-    def n_answers(self) -> int:
-        """Different answers in the group."""
-        return len(np.unique(np.asarray(self.problem.f)))
 
 
 def fact_groups(problem: FactualRecall, gates: Gates) -> list[FactGroup]:
@@ -108,15 +100,18 @@ def _also(table: FactTable, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, "ext
 def store_group(
     group: FactGroup, m: int, goal: float, *, key: PRNGKeyArray, listener: Callable[[float, float], None] | None = None
 ) -> tuple[MLPMemory, float]:
-    """m neurons for the group, and the share of its facts (some, where they are many) that win by `MARGIN`.
+    """m neurons for the group, and the share of its facts that win by `MARGIN`.
+
+    Where there are many, a look is at some of them and training goes on to the end; then all are asked, and the share
+    is of those that win by `LEAST`.
 
     The neurons are padded by zero ones, which stay zero: widths of a range share a compiled loop.
     """
     looks = -(-EPOCHS * len(group) // (BATCH * LEARNING.check_every))
     steps = max(LEARNING.steps, looks * LEARNING.check_every)
     learning = replace(LEARNING, steps=steps, goal=goal)
-    if len(group) > LOOKED:  # many facts are learnt late, most of them in the last quarter: no early verdict is sound
-        learning = replace(learning, futility=None)
+    if many := len(group) > LOOKED:  # most are learnt in the last quarter, and a look is a sample: no early verdict
+        learning = replace(learning, futility=None, rule="final")
     d, wider = group.problem.d, geometric(m, 1.5)
     W, V = host_generator(key).standard_normal((2, m, d)).astype(np.float32)  # on the host: nothing is compiled
     start = MLPMemory(jnp.asarray(pad_rows(W * d**-0.5, wider)), jnp.asarray(pad_rows(V * m**-0.5, wider)))
@@ -124,7 +119,11 @@ def store_group(
     hear = None if listener is None else lambda _, steps_done, share: listener(steps_done / steps, share)
     (run,) = fit([Member(start, task, key)], learning, listener=hear)
     W, V = np.asarray(run.model.W)[:m], np.asarray(run.model.V)[:m]
-    return MLPMemory(jnp.asarray(W), jnp.asarray(V)), 0.0 if run.status == "diverged" else run.final
+    if run.status == "diverged":
+        share = 0.0
+    else:
+        share = float(won_by(run.model, task, LEAST).mean()) if many else run.final
+    return MLPMemory(jnp.asarray(W), jnp.asarray(V)), share
 
 
 def join(gates: Gates, groups: Sequence[FactGroup], memories: Sequence[MLPMemory], d: int) -> MLPMemory:

@@ -1,7 +1,8 @@
 """What a model says and how surely: every right answer counts as right, and the rest are rivals.
 
-The scores of all outputs are float32, for speed. Whoever comes first among them is scored again in float64, so that
-margins are exact and a tie is a tie.
+The scores of all outputs are float32, for speed. The first of them are scored again in float64, and all are where
+float32's rounding leaves open which are the first two. So margins have the rounding of float64, and outputs with the
+same embedding tie.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from facthold.knowledge.forward import BLOCK, Forward, Tokens
 NONE = -1
 """Where there is no such output or no such row."""
 CANDIDATES = 3
-"""Rivals that are scored again in float64: float32 may have the first of them in the wrong order."""
+"""Rivals that are scored again in float64: the last of them bounds what all others may have."""
 
 Outputs = Int[np.ndarray, " n"]
 Pairs = Int[np.ndarray, " pairs"]
@@ -86,18 +87,23 @@ def judge_outputs(
     forward: Forward, table: FactTable, F: Float[np.ndarray, "n d"], rows: Int[np.ndarray, " n"]
 ) -> Verdicts:
     """As `judge`, for F that something was done to."""
-    size = max(1, 2 * BLOCK // len(forward.U))
+    size = rows_at_once(forward.U)
     blocks = [slice(i, i + size) for i in range(0, max(len(F), 1), size)]
     return Verdicts.joined([_judge(forward.U, F[at], *right_answers(table, rows[at])) for at in blocks])
 
 
 def outputs(forward: Forward, tokens: Tokens) -> Iterator[tuple[slice, Float[np.ndarray, "n d"]]]:
     """F of any number of prompts, in blocks whose scores fit."""
-    size = max(1, 2 * BLOCK // len(forward.U))
+    size = rows_at_once(forward.U)
     for at, states in forward.blocks(tokens):
         for i in range(0, len(states.F), size):
             F = states.F[i : i + size]
             yield slice(at.start + i, at.start + i + len(F)), F
+
+
+def rows_at_once(U: Float[np.ndarray, "M d"], k: int = CANDIDATES) -> int:
+    """Questions whose scores, and the embeddings of k rivals each, fit in a block."""
+    return max(1, 2 * BLOCK // max(len(U), k * U.shape[1]))
 
 
 def judge_table(
@@ -135,21 +141,41 @@ def _contest(
     answers: Pairs, k: int,
 ) -> Contest:  # fmt: skip
     """It writes into ``scores``."""
-    of_answers = (F[asked] * U[answers]).sum(axis=1)
+    of_answers = _scored(F[asked], U, answers[:, None])[:, 0]
     own = np.full(len(F), -np.inf)
     np.maximum.at(own, asked, of_answers)
     right = np.full(len(F), NONE, np.int64)
     first = of_answers == own[asked]
     right[asked[first]] = answers[first]
     scores[asked, answers] = -np.inf
-    top = _top(scores, max(k, 2))
-    against = np.einsum("nd,nkd->nk", F, U[top].astype(np.float64))
+    top = _top(scores, max(k, CANDIDATES))
+    against = _scored(F, U, top)
+    if top.shape[1] < len(U):
+        open_ = np.flatnonzero(against[:, 1] - against[:, -1] <= 2 * _rounding(U, F))
+        if len(open_):
+            exact, ours = F[open_] @ U.astype(np.float64).T, np.isin(asked, open_)
+            exact[np.searchsorted(open_, asked[ours]), answers[ours]] = -np.inf
+            top[open_] = _top(exact, top.shape[1])
+            against[open_] = _scored(F[open_], U, top[open_])
     offered = len(U) - np.bincount(asked, minlength=len(F))
     against[np.arange(top.shape[1]) >= offered[:, None]] = -np.inf
     order = np.argsort(-against, axis=1, kind="stable")
     top, against = np.take_along_axis(top, order, axis=1), np.take_along_axis(against, order, axis=1)
     short = [(0, 0), (0, max(0, 2 - top.shape[1]))]  # a model with one output has no runner-up
     return Contest(right, own, np.pad(top, short), np.pad(against, short, constant_values=-np.inf))
+
+
+def _scored(
+    F: Float[np.ndarray, "n d"], U: Float[np.ndarray, "M d"], outputs: Int[np.ndarray, "n k"]
+) -> Float[np.ndarray, "n k"]:
+    """Some outputs' scores in float64, each summed in the same order: equal embeddings have equal scores."""
+    return (F[:, None] * U[outputs]).sum(axis=2, dtype=np.float64)
+
+
+def _rounding(U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    """How far a float32 score may be from the exact one: (d + 2) eps |F| |u|, with the two roundings of what goes in."""
+    longest = float(np.linalg.norm(U, axis=1).max(initial=0.0))
+    return (U.shape[1] + 2) * float(np.finfo(np.float32).eps) * longest * np.linalg.norm(F, axis=1)
 
 
 def _top(scores: Float[np.ndarray, "n M"], k: int) -> Int[np.ndarray, "n k"]:

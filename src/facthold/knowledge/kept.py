@@ -11,6 +11,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+import facthold
 from facthold.errors import FactholdError
 from facthold.facts import FactTable
 from facthold.files import writing
@@ -22,14 +23,16 @@ Try = tuple[MLPMemory, float]
 
 def fingerprint(table: FactTable, **settings: Any) -> str:
     """A hash of the facts and of all that a build depends on: what was kept for another one is not used."""
-    digest = hashlib.sha256(json.dumps([table.S, table.R, table.A, settings], sort_keys=True).encode())
+    digest = hashlib.sha256(
+        json.dumps([facthold.__version__, table.S, table.R, table.A, settings], sort_keys=True).encode()
+    )
     for column in (table.subjects, table.relations, table.answers, table.also):
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
 
 
 class Kept:
-    """Tries by name, such as 'capital/19'. Several threads may keep at once."""
+    """Tries by name: the first mark of a group, and a width. Several threads may keep at once."""
 
     def __init__(self, path: Path | None = None, mark: str = "") -> None:
         self.path, self.mark = path, mark

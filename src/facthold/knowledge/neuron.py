@@ -81,6 +81,8 @@ def _tent(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
     W = np.linalg.solve(C, (way + beside).T).T
     reach = W @ way
     W = W[reach > 0] / reach[reach > 0, None]
+    if not len(W):  # the fact is where the mean of the others is
+        return None
     own, theirs = x[edited] @ W.T, x[others] @ W.T
     low, high = own.min(axis=0), own.max(axis=0)
     free = np.maximum(low - theirs, theirs - high).min(axis=0) / 2  # negative where one of them is in between

@@ -14,13 +14,14 @@ quadratic in k on the pairs that fall short, and given k in delta: each is a wei
 a few of them in turn are the whole solve.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt8
 
-from facthold.knowledge.forward import BLOCK, Forward, Tokens
-from facthold.knowledge.judge import Contest, contest
+from facthold.knowledge.forward import BLOCK, Forward, States, Tokens
+from facthold.knowledge.judge import Contest, contest, rows_at_once
 
 ROUNDS = 8
 """Solves for k and for delta. Later ones change little."""
@@ -34,6 +35,8 @@ RIDGE = 1e-4
 """Of sum_j (h_j . k)^2 beside the pairs: it decides where no pair falls short."""
 STABLE = 1e-8
 """Of the mean diagonal, on every matrix that is inverted: neurons that no fact uses would make it singular."""
+FEATURES = 1 << 26
+"""Features that are held at once, half a GiB. All else of a change is smaller, or comes in blocks."""
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a least-squares step that are tried: which pairs fall short may change on the way."""
 
@@ -43,7 +46,7 @@ Pairs = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """The last linear map of a model, and what goes into it at n prompts: F = base + features M."""
+    """The last linear map of a model, or some rows of it, and what goes into it at n prompts: F = base + features M."""
 
     name: str
     M: Float[np.ndarray, "q d"]
@@ -55,15 +58,62 @@ class Readout:
         return self.base + self.features @ self.M
 
 
-def readout(forward: Forward, tokens: Tokens) -> Readout:
-    """V on the MLP's features, beside the residual stream; without an MLP, W_O on the heads' outputs."""
-    d, m = forward.V.shape[1], len(forward.V)
-    parts = [states for _, states in forward.blocks(tokens)]
-    if m:
-        features, base = ([getattr(part, name) for part in parts] for name in ("hidden", "x"))
-        return Readout("mlp.V", forward.V, np.concatenate(features), np.concatenate(base))
-    features = [part.heads.reshape(len(part.heads), -1) for part in parts]
-    return Readout("W_O", forward.W_O.reshape(-1, d), np.concatenate(features), np.zeros((len(tokens), d)))
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A model at n prompts, as far as an edit has to know it: the features of all of them are not held."""
+
+    M: Float[np.ndarray, "q d"]
+    x: Float[np.ndarray, "n d"]
+    """What the MLP reads; without one, F."""
+    F: Float[np.ndarray, "n d"]
+    silent: Bool[np.ndarray, " q"]
+    """Features that are zero at all prompts."""
+    prompts: Int[np.ndarray, " some"]
+    columns: Int[np.ndarray, " used"]
+    """The prompts and features that hang together with the edited ones."""
+    part: Readout
+    """These alone: all that the change can see."""
+
+
+def readout(forward: Forward, tokens: Tokens, columns: Int[np.ndarray, " used"] | None = None) -> Readout:
+    """V on the MLP's features, beside the residual stream; without an MLP, W_O on the heads' outputs.
+
+    With ``columns``, these rows of M alone; what the others add is in the base.
+    """
+    name, M = _last_map(forward)
+    columns = np.arange(len(M)) if columns is None else columns
+    features, base = np.empty((len(tokens), len(columns))), np.empty((len(tokens), M.shape[1]))
+    for at, states in forward.blocks(tokens):
+        features[at] = _features(states)[:, columns]
+        base[at] = states.F - features[at] @ M[columns]
+    return Readout(name, M[columns], features, base)
+
+
+def see(forward: Forward, tokens: Tokens, edited: Int[np.ndarray, " draws"], most: int = FEATURES) -> Seen:
+    """The model at these prompts, with the features that hang together with those of the prompts ``edited``.
+
+    No more than ``most`` of them are held, once, beside n (2 d + q / 8) numbers and bytes. Where they would be more, k
+    is left zero but at the features that are largest at the edited prompts: every prompt is still watched.
+    """
+    _, M = _last_map(forward)
+    x, F = (np.empty((len(tokens), M.shape[1])) for _ in range(2))
+    there = np.empty((len(tokens), -(-len(M) // 8)), np.uint8)  # a bit a feature
+    for at, states in forward.blocks(tokens):
+        x[at], F[at], there[at] = states.x, states.F, np.packbits(_features(states) != 0, axis=1)
+    prompts, columns = connected(there, edited)
+    if len(prompts) * len(columns) > most:
+        size = np.abs(readout(forward, tokens[edited], columns).features).mean(axis=0)
+        columns = np.sort(columns[np.argsort(-size, kind="stable")[: max(1, most // len(prompts))]])
+    on = np.unpackbits(np.bitwise_or.reduce(there, axis=0), count=len(M)).astype(bool)
+    return Seen(M, x, F, ~on, prompts, columns, readout(forward, tokens[prompts], columns))
+
+
+def _last_map(forward: Forward) -> tuple[str, Float[np.ndarray, "q d"]]:
+    return ("mlp.V", forward.V) if len(forward.V) else ("W_O", forward.W_O.reshape(-1, forward.W_O.shape[2]))
+
+
+def _features(states: States) -> Float[np.ndarray, "n q"]:
+    return states.hidden if states.hidden.shape[1] else states.heads.reshape(len(states.heads), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +130,7 @@ class Change:
 
 def watch(at: Readout, U: Float[np.ndarray, "M d"], asked: np.ndarray, answers: np.ndarray) -> Contest:
     """Each prompt's best right answer and its nearest rivals, in blocks."""
-    size = max(1, 2 * BLOCK // len(U))
-    parts, F = [], at.F
+    size, parts, F = rows_at_once(U, RIVALS), [], at.F
     for i in range(0, len(F), size):
         here = (asked >= i) & (asked < i + size)
         parts.append(contest(U, F[i : i + size], asked[here] - i, answers[here], RIVALS))
@@ -90,7 +139,7 @@ def watch(at: Readout, U: Float[np.ndarray, "M d"], asked: np.ndarray, answers: 
 
 
 def rank_one(
-    at: Readout, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], answer: int,
+    seen: Seen, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], answer: int,
     asked: Int[np.ndarray, " pairs"], answers: Int[np.ndarray, " pairs"], *, draws: int = 1,
     goal: tuple[float, float] | None = None,
 ) -> Change:  # fmt: skip
@@ -99,31 +148,30 @@ def rank_one(
     ``draws`` is how often each other fact is there; ``goal`` is (mu, cap), by default as `quantiles` has them. Where
     relations have neurons of their own, only those of the edited fact change, so that no other relation does.
     """
-    prompts, used = connected(at.features, edited)
-    if not len(used):  # nothing is on at these prompts: no change of M can be seen there
-        return Change(np.zeros(len(at.M)), np.zeros(U.shape[1]))
-    inside = np.isin(asked, prompts)
-    features, M = at.features[np.ix_(prompts, used)], at.M[used]
-    asked, edited = np.searchsorted(prompts, asked[inside]), np.searchsorted(prompts, edited)
-    part = Readout(at.name, M, features, at.base[prompts])  # features that are left out are zero at these prompts
-    change = _solved(_Problem.of(part, U, edited, answer, asked, answers[inside], draws, goal))
-    k = np.zeros(len(at.M))
-    k[used] = change.k
+    k = np.zeros(len(seen.M))
+    if not len(seen.columns):  # nothing is on at these prompts: no change of M can be seen there
+        return Change(k, np.zeros(U.shape[1]))
+    inside = np.isin(asked, seen.prompts)
+    asked, edited = (np.searchsorted(seen.prompts, rows) for rows in (asked[inside], edited))
+    change = _solved(_Problem.of(seen.part, U, edited, answer, asked, answers[inside], draws, goal))
+    k[seen.columns] = change.k
     return Change(k, change.delta)
 
 
 def connected(
-    features: Float[np.ndarray, "n q"], edited: Int[np.ndarray, " draws"]
+    there: UInt8[np.ndarray, "n bytes"], edited: Int[np.ndarray, " draws"]
 ) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " used"]]:
-    """The prompts and features that hang together with the edited ones: no prompt inside uses a feature outside."""
-    there = features != 0
-    used = there[edited].any(axis=0)
+    """The prompts and features that hang together with the edited ones: no prompt inside uses a feature outside.
+
+    ``there`` has a bit for each feature that is not zero.
+    """
+    used = np.bitwise_or.reduce(there[edited], axis=0)
     while True:
-        prompts = there[:, used].any(axis=1)
+        prompts = (there & used).any(axis=1)
         prompts[edited] = True
-        more = there[prompts].any(axis=0) | used
+        more = np.bitwise_or.reduce(there[prompts], axis=0)
         if (more == used).all():
-            return np.flatnonzero(prompts), np.flatnonzero(used)
+            return np.flatnonzero(prompts), np.flatnonzero(np.unpackbits(used))
         used = more
 
 
@@ -152,15 +200,17 @@ class _Problem:
     """Pairs (prompt, rival) and the margins that they should keep."""
 
     h: Float[np.ndarray, "n q"]
+    of: Int[np.ndarray, " rows"]
+    """The prompt of each row of pairs: all prompts, then the edited ones again."""
     U: Float[np.ndarray, "M d"]
     G: Float[np.ndarray, "q q"]
     """sum_j h_j h_j^T over the other facts, with `STABLE`."""
-    right: Int[np.ndarray, " n"]
-    rivals: Int[np.ndarray, "n k"]
-    lacking: Float[np.ndarray, "n k"]
+    right: Int[np.ndarray, " rows"]
+    rivals: Int[np.ndarray, "rows k"]
+    lacking: Float[np.ndarray, "rows k"]
     """tau_j - margin_jb as it is before the change; -inf at pairs that do not count."""
     w: Vector
-    ours: Bool[np.ndarray, " n"]
+    ours: Bool[np.ndarray, " rows"]
     """The rows that were added for the edited prompts."""
     edited: Int[np.ndarray, " draws"]
     answer: int
@@ -176,15 +226,16 @@ class _Problem:
         rivals = np.concatenate([c.rivals, np.full((n, 1), answer)], axis=1)
         margins = c.own[:, None] - np.concatenate([c.against, (F @ U[answer])[:, None]], axis=1)
         margins[asked[answers == answer], -1] = np.inf  # where the new answer is right too, it is no rival
-        others = np.setdiff1d(np.arange(n), edited)
+        others = ~np.isin(np.arange(n), edited)
         mu, cap = quantiles(margins[others].min(axis=1)) if goal is None else goal
         lacking = np.clip(margins.min(axis=1, keepdims=True), FLOOR * cap, cap) - margins
         lacking[edited] = -np.inf  # the edited prompts come again below, with every output for a rival
         more, against, margins = _every_rival(F, U, edited, answer, rivals.shape[1])
         return cls(
-            h=np.concatenate([at.features, at.features[more]]),
+            h=at.features,
+            of=np.append(np.arange(n), more),
             U=U,
-            G=_stable(at.features[others].T @ at.features[others]),
+            G=_stable(_gram(at.features, others.astype(np.float64))),
             right=np.concatenate([c.right, np.full(len(more), answer)]),
             rivals=np.concatenate([rivals, against]),
             lacking=np.concatenate([lacking, mu - margins]),
@@ -202,47 +253,56 @@ class _Problem:
         k = c / max(h @ c, 1e-300)
         ours = np.isfinite(self.lacking) & self.ours[:, None]
         rows, columns = np.nonzero(ours)
-        gain = (self.U[self.answer] - self.U[self.rivals[rows, columns]]) @ self.U[self.answer] * (self.h[rows] @ k)
-        reach = self.lacking[rows, columns] / np.maximum(gain, 0.01 * (self.U[self.answer] ** 2).sum())
+        along = self.U @ self.U[self.answer]
+        gain = (along[self.answer] - along[self.rivals[rows, columns]]) * self.moves(k)[rows]
+        reach = self.lacking[rows, columns] / np.maximum(gain, 0.01 * along[self.answer])
         return Change(k, max(reach.max(initial=0.0), 0.0) * self.U[self.answer])
 
+    def moves(self, k: Vector) -> Float[np.ndarray, " rows"]:
+        """h . k: how much of delta each row's prompt gets."""
+        return (self.h @ k)[self.of]
+
     def loss(self, change: Change) -> float:
-        c = self.h @ change.k
-        short, _ = self._short(c, change)
+        short, _ = self._short(self.moves(change.k), change)
         leak = (change.delta @ change.delta) * (change.k @ self.G @ change.k)
         return float((self.w[:, None] * short**2).sum() + RIDGE * leak)
 
     def best_k(self, change: Change) -> Change:
         """The k of least squares on the pairs that fall short, for this delta."""
-        short, D = self._short(self.h @ change.k, change)
+        short, D = self._short(self.moves(change.k), change)
         pairs = short > 0
         weight = (self.w[:, None] * np.where(pairs, D**2, 0)).sum(axis=1)
         wanted = -(self.w[:, None] * D * np.where(pairs, self.lacking, 0)).sum(axis=1)
-        rows = np.flatnonzero(weight > 0)
-        A = (self.h[rows] * weight[rows, None]).T @ self.h[rows] + RIDGE * (change.delta @ change.delta) * self.G
+        weight, wanted = (np.bincount(self.of, values, len(self.h)) for values in (weight, wanted))
+        A = _gram(self.h, weight) + RIDGE * (change.delta @ change.delta) * self.G
         return Change(np.linalg.solve(_stable(A), self.h.T @ wanted), change.delta)
 
     def best_delta(self, change: Change) -> Change:
         """The delta of least squares on the pairs that fall short, for this k."""
-        c = self.h @ change.k
-        rows, columns = np.nonzero(self._short(c, change)[0] > 0)
-        X = -c[rows, None] * (self.U[self.rivals[rows, columns]] - self.U[self.right[rows]])
-        weighted = X * self.w[rows, None]
-        A = weighted.T @ X + RIDGE * (change.k @ self.G @ change.k) * np.eye(X.shape[1])
-        return Change(change.k, np.linalg.solve(_stable(A), weighted.T @ self.lacking[rows, columns]))
+        c, d = self.moves(change.k), self.U.shape[1]
+        all_rows, all_columns = np.nonzero(self._short(c, change)[0] > 0)
+        A, wanted = RIDGE * (change.k @ self.G @ change.k) * np.eye(d), np.zeros(d)
+        for at in _blocks(len(all_rows), d):
+            rows, columns = all_rows[at], all_columns[at]
+            X = -c[rows, None] * (self.U[self.rivals[rows, columns]] - self.U[self.right[rows]])
+            weighted = X * self.w[rows, None]
+            A += weighted.T @ X
+            wanted += weighted.T @ self.lacking[rows, columns]
+        return Change(change.k, np.linalg.solve(_stable(A), wanted))
 
     def enough(self, change: Change) -> Change:
         """The change made longer, where the edited fact would not win by half of mu: this one has to be held."""
         rows = np.flatnonzero(self.ours)
-        _, D = self._short(self.h @ change.k, change)
-        gain = -(self.h[rows] @ change.k)[:, None] * D[rows]
+        c = self.moves(change.k)
+        _, D = self._short(c, change)
+        gain = -c[rows, None] * D[rows]
         need = self.lacking[rows] - self.mu / 2
         behind = np.isfinite(need) & (need > gain)
         if not behind.any() or (gain[behind] <= 0).any():
             return change
         return Change(change.k, change.delta * (need[behind] / gain[behind]).max())
 
-    def _short(self, c: Vector, change: Change) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n k"]]:
+    def _short(self, c: Vector, change: Change) -> tuple[Float[np.ndarray, "rows k"], Float[np.ndarray, "rows k"]]:
         """By how much each pair falls short of tau, and (u_b - u_a) . delta of each."""
         D = self.U @ change.delta
         D = D[self.rivals] - D[self.right][:, None]
@@ -262,6 +322,21 @@ def _every_rival(
     margins = scores[:, [answer]] - scores
     margins[:, answer] = np.inf
     return np.repeat(edited, len(rivals)), np.tile(rivals, (len(edited), 1)), margins[:, rivals].reshape(-1, k)
+
+
+def _gram(h: Float[np.ndarray, "n q"], w: Float[np.ndarray, " n"]) -> Float[np.ndarray, "q q"]:
+    """sum_j w_j h_j h_j^T, in blocks: the rows with a weight are never held a second time."""
+    G, there = np.zeros((h.shape[1], h.shape[1])), np.flatnonzero(w)
+    for at in _blocks(len(there), h.shape[1]):
+        rows = h[there[at]]
+        G += (rows * w[there[at], None]).T @ rows
+    return G
+
+
+def _blocks(n: int, width: int) -> Iterator[slice]:
+    """n rows of so many numbers, a bounded number at a time."""
+    size = max(1, 4 * BLOCK // max(width, 1))
+    return (slice(i, i + size) for i in range(0, n, size))
 
 
 def _stable(A: Float[np.ndarray, "q q"]) -> Float[np.ndarray, "q q"]:

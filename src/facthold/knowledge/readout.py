@@ -72,6 +72,8 @@ def readout(
     problem = factual_recall(table, d, key=key, n_noise=n_noise, T=T, p=p, outputs="answers")
     gates = gate_heads(problem, n_gates, key=derive("gates", seed))
     groups = fact_groups(problem, gates)
+    if kept.tries:
+        say(f"going on with {len(kept.tries)} tries that were kept")
     say(f"{len(table)} facts in {len(groups)} groups of neurons, d={d}, {gates.H} heads")
     found = _side_by_side(
         [_Search(problem, group, gates, accuracy, seed, len(table) > LARGE, kept) for group in groups], say
@@ -127,7 +129,8 @@ class _Search:
         kept: Kept,
     ) -> None:
         self.group, self.accuracy, self.seed, self.large, self.kept = group, accuracy, seed, large, kept
-        self.name = _name(problem.table, int(group.marks[0])) if len(group.marks) == 1 else group.title
+        names = [_name(problem.table, int(mark)) for mark in group.marks]
+        self.name = " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
         slack = SLACK * (ROOMY if large else 1.0)
         self.guess = max(2, math.ceil(slack * _work(np.asarray(group.problem.f)) / (gates.n_gates + problem.d)))
         self.made: dict[int, tuple[MLPMemory, float]] = {}
@@ -167,10 +170,10 @@ class _Search:
             self.state = f"{m} neurons, {done:.0%} of the steps, {share:.2%} right"
 
         self.state = f"{m} neurons"
-        name = f"{self.name}/{m}"
+        name = f"{self.group.marks[0]}/{m}"
         found = self.kept.get(name)
         if found is None:
-            key = derive("neurons", self.seed, self.name, m)
+            key = derive("neurons", self.seed, int(self.group.marks[0]), m)
             found = store_group(self.group, m, self.accuracy, key=key, listener=heard)
             self.kept.keep(name, found)
         self.made[m] = found

@@ -30,15 +30,22 @@ def bits_per_parameter(memory: Memory, problem: Problem) -> float:
     return recalled_bits(memory, problem) / memory.n_params
 
 
-def table_bits(table: FactTable) -> float:
+def table_bits(table: FactTable, recall: float = 1.0) -> float:
     """Bits that tell a table from all others that give each relation the same answers, each as often.
 
-    For a relation with N facts and answer counts C there are N! / prod C! such tables. Where a fact has k right
-    answers a model need not tell them apart, which spares log2 k at most.
+    For a relation with N facts and answer counts C there are N! / prod C! such tables. Facts with several right answers
+    are left out: a model may give all of them the same one. With w wrong answers allowed a model serves all tables that
+    differ from what it says in at most w facts, of which there are no more than (w + 1) binom(N, w) (A - 1)^w.
     """
-    total = 0.0
+    single = np.ones(len(table), bool)
+    single[table.also[:, 0]] = False
+    total, most = 0.0, 1
     for r in range(table.R):
-        counts = np.bincount(table.answers[table.relations == r])
+        counts = np.bincount(table.answers[single & (table.relations == r)])
         total += gammaln(counts.sum() + 1) - gammaln(counts + 1).sum()
-    right = 1 + np.bincount(table.also[:, 0], minlength=len(table))
-    return max(0.0, float(total / np.log(2) - np.log2(right).sum()))
+        most = max(most, int((counts > 0).sum()))
+    N, wrong = int(single.sum()), min(int(single.sum()), round((1 - recall) * len(table)))
+    if wrong:
+        balls = gammaln(N + 1) - gammaln(wrong + 1) - gammaln(N - wrong + 1)
+        total -= balls + wrong * np.log(max(1, most - 1)) + np.log(wrong + 1)
+    return max(0.0, float(total / np.log(2)))

@@ -1,5 +1,6 @@
 """Storing many associations: batches instead of all inputs, drawn rivals instead of all outputs."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -112,6 +113,19 @@ class StoreSampled(Task):
 
     def _is_right(self, inputs: Int[Array, " n"], outputs: Int[Array, " k"]) -> Bool[Array, "n k"]:
         return (self.also[inputs][:, :, None] == outputs).any(axis=1)
+
+
+def won_by(model: Memory, task: StoreSampled, margin: float) -> Bool[np.ndarray, " N"]:
+    """Which of all inputs have their output above all rivals by ``margin``. No sample, unlike a look."""
+    task = eqx.tree_at(lambda t: t.margin, task, jnp.asarray(np.float32(margin)))
+    n = int(task.n_inputs)
+    blocks = [np.arange(i, i + BLOCK) % n for i in range(0, n, BLOCK)]
+    return np.concatenate([np.asarray(_won(task, model, jnp.asarray(block))) for block in blocks])[:n]
+
+
+@eqx.filter_jit
+def _won(task: StoreSampled, model: Memory, inputs: Int[Array, " n"]) -> Bool[Array, " n"]:
+    return task.won(model, inputs)
 
 
 def _beside(f: Int[np.ndarray, " N"], also: Int[np.ndarray, "extra 2"] | None) -> Int[np.ndarray, "N k"]:
