@@ -83,6 +83,24 @@ def test_a_conversation_goes_on_after_what_it_does_not_know(folder: Path, run: R
     assert "error" in second
 
 
+def test_a_line_that_is_too_long_is_said_to_be(folder: Path, run: Run) -> None:
+    typed = "x" * 140_000 + ", capital\n" + '"' + "y " * 70_000 + "\nPeru, capital\n"
+    code, out, err = run("ask", "m.safetensors", "--top", "1", typed=typed)
+    assert (code, out.splitlines()[0]) == (0, "Lima")
+    assert [line.partition(" of ")[2] for line in err.splitlines()] == [
+        f"{n} characters is too long; ask for one fact in at most 10000" for n in (140_009, 140_000)
+    ]
+
+
+def test_questions_with_space_after_the_comma(folder: Path, run: Run) -> None:
+    Path("q.csv").write_text("subject, relation\nPeru, capital\n")
+    code, out, _ = run("ask", "m.safetensors", "--file", "q.csv")
+    assert code == 0
+    assert out.splitlines()[1].startswith("Peru,capital,Lima,")
+    Path("empty.csv").write_text("")
+    assert "no column 'subject'" in run("ask", "m.safetensors", "--file", "empty.csv")[2]
+
+
 def test_a_file_of_questions(folder: Path, run: Run) -> None:
     questions = [(s, r) for s, r, _ in known.ROWS] + [("Sudan", "official_language"), ("Atlantis", "capital")]
     with Path("q.csv").open("w", newline="") as file:
@@ -112,7 +130,9 @@ def test_locate_in_words_and_as_json(folder: Path, run: Run) -> None:
     found = json.loads(run("locate", "m.safetensors", "France", "capital", "--json")[1])
     heads = [part for part in found["parts"] if part["direct"] is not None]
     assert sum(part["direct"] + part["through"] for part in heads) == pytest.approx(found["margin"])
-    assert "answer changes in" in run("locate", "m.safetensors", "--all")[1]
+    _, out, err = run("locate", "m.safetensors", "--all")
+    assert "answer changes in" in out
+    assert err.splitlines()[0] == "taking 28 facts apart"
     everything = json.loads(run("locate", "m.safetensors", "--all", "--json")[1])
     assert everything["changed_without_the_first"] == max(everything["changed_by_rank"])
     assert sum(part["named_first"] for part in everything["components"]) == pytest.approx(1)

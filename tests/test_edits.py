@@ -99,9 +99,11 @@ def test_the_picture_has_a_line_a_model_and_says_what_building_again_takes() -> 
     canvas = wanted.plot([one, two])
     new, old, seconds = canvas.axes
     labels = new.get_legend_handles_labels()[1]
-    assert labels[0] == "readout, smallest widths; 4,000 + 102 parameters; an edit 0.2 s, building again 4 s"
+    assert (
+        labels[0] == "readout, smallest widths; 4,000 + 102 parameters; an edit 0.2 s; building again 4 s, 100.0% right"
+    )
     assert labels[1].startswith("trained, $d=9$, $m=17$")
-    assert labels[2].startswith("building again: 97.0%")
+    assert labels[1].endswith("building again 40 s, 97.0% right")
     assert_allclose(old.get_lines()[0].get_ydata(), [1.0, 0.5])
     assert_allclose(old.get_lines()[1].get_ydata(), [0.8, np.nan])
     assert [line.get_ydata()[0] for line in seconds.get_lines()[1::2]] == [4.0, 40.0]

@@ -166,3 +166,54 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     save_file(arrays | {"problem.answers": arrays["problem.answers"] + 100}, tmp_path / "wrong", metadata)
     with pytest.raises(FactholdError, match="answers must lie between 0 and 3"):
         load_model(tmp_path / "wrong")
+
+
+PLAIN = factual_recall(FactTable.from_rows([("s", "r", "a"), ("t", "r", "b")]), 8, key=KEY)
+ALTERED: list[tuple[dict, dict, str]] = [
+    ({"model.W_Q": np.zeros((2, 3, 7))}, {}, "W_Q has the shape (2, 3, 7), where the other weights need (2, 3, 8)"),
+    ({"model.W_V": np.zeros((1, 3, 8))}, {}, "W_V has the shape (1, 3, 8)"),
+    ({"model.W_O": np.zeros((2, 8))}, {}, "W_O is float32 of the shape (2, 8), and should be floats in 3 dimensions"),
+    ({"model.W_K": np.zeros(())}, {}, "W_K is float32 of the shape ()"),
+    ({"model.W_K": np.zeros((2, 3, 0))}, {}, "W_K is float32 of the shape (2, 3, 0)"),
+    ({"model.mlp.W": np.zeros((5, 7))}, {}, "mlp.W has the shape (5, 7), where the other weights need (5, 8)"),
+    ({"model.mlp.V": np.zeros((4, 8))}, {}, "mlp.V has the shape (4, 8), where the other weights need (5, 8)"),
+    ({"model.mlp.b": np.zeros(6)}, {}, "mlp.b has the shape (6,), where the other weights need (5,)"),
+    ({"problem.phi": np.zeros((4, 8))}, {}, "4 embeddings leave n_noise=-2 noise tokens"),
+    ({"problem.phi": np.zeros(8)}, {}, "phi is float32 of the shape (8,)"),
+    ({}, {"settings": {"scaled": True, "mlp.sigma": 5}}, "mlp.sigma is 5, which is no str"),
+    ({}, {"settings": {"scaled": "yes", "mlp.sigma": "relu"}}, "scaled is 'yes', which is no bool"),
+    ({}, {"settings": {"mlp.sigma": "tanh"}}, "unknown activation 'tanh'"),
+    ({}, {"settings": [1]}, "its settings are [1]"),
+    ({}, {"T": 4.5}, "T is 4.5, which is no integer"),
+    ({}, {"T": 10**12}, "T=1000000000000 is more than 65536, the longest prompt"),
+    ({}, {"S": True}, "S is True, which is no integer"),
+    ({}, {"labels": {"subjects": ["s", 1], "relations": ["r"], "answers": ["a", "b"]}}, "labels of the subjects"),
+    ({}, {"labels": {"subjects": ["s", "t"], "relations": "r", "answers": ["a", "b"]}}, "labels of the relations"),
+    ({}, {"labels": {"subjects": ["s", "t"], "relations": ["r"]}}, "no 'answers'"),
+    ({}, {"problem": 3}, "must be a mapping"),
+]
+
+
+@pytest.mark.parametrize(("arrays", "about", "says"), ALTERED)
+def test_an_altered_file_is_one_clear_line(arrays: dict, about: dict, says: str, tmp_path: Path) -> None:
+    file = save_model(tmp_path / "facts.safetensors", MODELS["code"], PLAIN)
+    with safe_open(file, framework="numpy") as opened:
+        saved = json.loads(opened.metadata()["about"])
+    inner = {name: value for name, value in about.items() if name in saved["problem"]}
+    saved |= {name: value for name, value in about.items() if name in saved}
+    if inner:
+        saved["problem"] |= inner
+    changed = {name: array.astype(np.float32) for name, array in arrays.items()}
+    save_file(load_file(file) | changed, tmp_path / "altered", {"about": json.dumps(saved)})
+    with pytest.raises(FactholdError) as error:
+        load_model(tmp_path / "altered")
+    (line,) = str(error.value).splitlines()
+    assert "altered is a facthold model with parts missing or wrong: " in line
+    assert says in line
+
+
+def test_a_model_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    file = save_model(tmp_path / "facts.safetensors", MODELS["text"], PLAIN)
+    save_file(load_file(file), tmp_path / "odd", {"about": json.dumps({"format": "1", "model": ["Transformer"]})})
+    with pytest.raises(FactholdError, match="odd is not a facthold model of format 1"):
+        load_model(tmp_path / "odd")

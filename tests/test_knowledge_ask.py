@@ -8,7 +8,7 @@ import pytest
 import known
 from facthold.facts import FactTable
 from facthold.knowledge.ask import Knowledge, find_pairs
-from facthold.knowledge.judge import NONE
+from facthold.knowledge.judge import NONE, contest
 from facthold.knowledge.names import Names, UnknownName, fold, parse, words
 
 SUBJECTS = Names(
@@ -141,3 +141,19 @@ def test_outputs_that_are_no_answers_have_a_kind() -> None:
     names = [knowledge.output_name(i) for i in range(len(knowledge.problem.U))]
     assert len(set(names)) == len(names)
     assert {"Paris", "subject France", "relation capital", "noise 0", "EOS"} <= set(names)
+
+
+def test_margins_are_those_of_float64_where_float32_cannot_tell() -> None:
+    """Twenty outputs next to each other by less than float32's rounding, with the best last; and a tie."""
+    rng = np.random.default_rng(0)
+    F, base = rng.normal(size=(1, 64)), rng.normal(size=64)
+    U = np.tile(base, (24, 1))
+    U[:20] += 1e-9 * np.arange(20)[:, None] * F
+    U[20:] -= 10 * F
+    none = np.zeros(0, np.int64)
+    found = contest(U, F, none, none)
+    assert found.rivals[0].tolist() == [19, 18, 17]
+    np.testing.assert_allclose(found.against[0], (U @ F[0])[[19, 18, 17]], rtol=1e-14)
+    tied = contest(U[[19, 19, 3, 4, 5]], F, np.array([0]), np.array([1]))
+    assert tied.own[0] == tied.against[0, 0]
+    assert tied.rivals[0, 0] == 0

@@ -19,6 +19,7 @@ from facthold.facts_formats import format_of
 from facthold.files import writing
 from facthold.knowledge.ask import TOP, Answer, Knowledge, find_pairs, open_model
 from facthold.knowledge.judge import NONE
+from facthold.knowledge.names import LONGEST
 
 ModelArgument = Annotated[Path, typer.Argument(help="A transformer with its facts, as safetensors.")]
 SubjectArgument = Annotated[str | None, typer.Argument(help="The subject, such as France.")]
@@ -123,7 +124,10 @@ def _converse(knowledge: Knowledge, options: dict[str, Any], json: bool) -> None
 
 def _understand(knowledge: Knowledge, line: str, options: dict[str, Any]) -> Answer:
     """A line with one comma is a subject and a relation; any other, and one that is neither, is a free prompt."""
-    parts = next(csv.reader([line], skipinitialspace=True))
+    try:
+        parts = next(csv.reader([line], skipinitialspace=True)) if len(line) <= LONGEST else []
+    except csv.Error:
+        parts = []
     if len(parts) != 2:
         return knowledge.ask_prompt(line, **options)
     try:
@@ -179,16 +183,16 @@ def read_questions(path: Path) -> list[tuple[str, str]]:
         return [(s.strip(), r.strip()) for _, s, r, *_ in format_of(path).records(path)]
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            lines = list(csv.reader(stream, delimiter=delimiter, strict=True))
+            lines = list(csv.reader(stream, delimiter=delimiter, strict=True)) or [[]]
     except FileNotFoundError:
         raise FactholdError(f"no such file of questions: {path}") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FactholdError(f"cannot read {path} as questions in UTF-8: {error}") from error
-    header, places = lines[:1], []
+    header, places = [cell.strip() for cell in lines[0]], []
     for name in ("subject", "relation"):
-        if not header or name not in header[0]:
+        if name not in header:
             raise FactholdError(f"{path}: no column {name!r} in its first line; write subject,relation there")
-        places.append(header[0].index(name))
+        places.append(header.index(name))
     return _cells(path, lines, places)
 
 

@@ -10,6 +10,7 @@ import typer
 from facthold.cli.app import app
 from facthold.cli.ask import ModelArgument, RelationArgument, SubjectArgument, read_questions
 from facthold.cli.basics import JsonOption, count, print_json, writable
+from facthold.cli.messages import telling
 from facthold.errors import FactholdError
 from facthold.facts_formats import format_of
 from facthold.factual import FactualRecall
@@ -114,20 +115,33 @@ def _run(one: One, path: Path, rows: Sequence[Row], output: Path, force: bool, j
         raise ValueError(f"--output {output} is a folder; give the name of a file")
     start = open_model(path)
     writable(output.parent, "--output")
+    if len(rows) == 1:
+        done = one(*start, *rows[0])
+        reports, end = [done.report], (done.model, done.problem)
+    else:
+        with telling(f"changing {count(len(rows), 'fact')}") as say:
+            reports, end = _one_by_one(one, start, rows, say)
+    if not json:  # not before: a spinner would take standard output with it
+        for report in reports:
+            _say(report)
+    _finish(reports, start, end, output, force, json)
+
+
+def _one_by_one(
+    one: One, start: tuple[Transformer, FactualRecall], rows: Sequence[Row], say: Callable[[str], None]
+) -> tuple[list[Report], tuple[Transformer, FactualRecall]]:
+    """All changes, each in the model that the one before it left."""
     reports: list[Report] = []
     model, problem = start
     for i, row in enumerate(rows, start=1):
+        say(f"{i} of {len(rows)}, {row[0]}, {row[1]}")
         try:
             done = one(model, problem, *row)
         except FactholdError as error:
-            if len(rows) == 1:
-                raise
             raise FactholdError(f"fact {i} of {len(rows)}, so that nothing was written: {error}") from error
         model, problem = done.model, done.problem
         reports.append(done.report)
-        if not json:
-            _say(done.report)
-    _finish(reports, start, (model, problem), output, force, json)
+    return reports, (model, problem)
 
 
 def _finish(
@@ -171,7 +185,8 @@ def _summary(
 
 
 def _say(report: Report) -> None:
-    typer.echo(DONE[report.kind].format(report))
+    new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
+    typer.echo(DONE[report.kind].format(report) + new)
     so = "not said" if report.kind == "forget" else "said so"
     typer.echo(
         f"  {so} in {report.efficacy:.0%} of fresh prompts; of {report.others} other facts "

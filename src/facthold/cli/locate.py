@@ -8,6 +8,7 @@ import typer
 from facthold.cli.app import app
 from facthold.cli.ask import ModelArgument, RelationArgument, SeedOption, SubjectArgument
 from facthold.cli.basics import JsonOption, count, print_json
+from facthold.cli.messages import telling
 from facthold.cli.tables import show
 from facthold.knowledge.ask import open_model
 from facthold.knowledge.locate import Located, Location, locate_all
@@ -36,7 +37,8 @@ def locate(
         raise ValueError(f"--top {top} must be at least 1")
     opened = open_model(model)
     if all:
-        summary = _summary(locate_all(*opened, seed=seed))
+        with telling(f"taking {count(len(opened[1].table), 'fact')} apart") as say:
+            summary = _summary(locate_all(*opened, seed=seed, say=say))
         print_json(summary) if json else _show_all(summary, top)
     else:
         found = find(*opened, str(subject), str(relation), seed=seed)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure as Canvas
@@ -91,10 +92,8 @@ def plot(rows: Sequence[Values]) -> Canvas:
     for axes in (new, old):
         axes.axhline(1, **style.GUIDE)
         axes.set(yscale="linear", ylim=(-0.03, 1.05))
-    again = [r["again"] for r in drawn if r["again"] is not None]
-    if again:
-        new.plot([], [], **style.GUIDE, label=f"building again: {min(again):.1%} of all facts right, at the least")
-    canvas.legend(*new.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
+    new.plot([], [], **style.GUIDE, label="all facts right")
+    canvas.legend(*new.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     if rows:
         canvas.suptitle("; ".join(dict.fromkeys(_table(r) for r in rows)), fontsize=10)
     return canvas
@@ -118,12 +117,15 @@ def _name(r: Values) -> str:
 
 
 def _times(ours: Sequence[Values]) -> str:
-    """Size and what the edits add to it, and seconds of one edit and of building again; the mean over seeds."""
-    mean = lambda values: sum(values) / len(ours)  # noqa: E731
-    one = mean(r["seconds"][-1] / r["counts"][-1] for r in ours)
-    params, again = mean(r["n_params"] for r in ours), mean(_building(r) for r in ours)
-    more = mean(r["more_params"][-1] for r in ours)
-    return f"{params:,.0f} + {more:,.0f} parameters; an edit {one:.2g} s, building again {again:.3g} s"
+    """Size and what the edits add to it, seconds of one edit, and building again; the mean over seeds."""
+    one = fmean(r["seconds"][-1] / r["counts"][-1] for r in ours)
+    params, more = fmean(r["n_params"] for r in ours), fmean(r["more_params"][-1] for r in ours)
+    right = [r["again"] for r in ours if r["again"] is not None]
+    again = f"{fmean(right):.1%} right" if right else "diverged"
+    return (
+        f"{params:,.0f} + {more:,.0f} parameters; an edit {one:.2g} s; "
+        f"building again {fmean(_building(r) for r in ours):.3g} s, {again}"
+    )
 
 
 def _building(r: Values) -> float:

@@ -7,7 +7,7 @@ The table changes with the weights, so that the model can be asked and edited ag
 as it will be saved, in float32, with prompts that the change was not made from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.linalg import cho_factor, cho_solve
 
 from facthold.activations import ReLU
 from facthold.errors import FactholdError, check_positive
@@ -25,7 +26,7 @@ from facthold.knowledge.forward import Forward, Tokens, prompts, table_prompts
 from facthold.knowledge.judge import NONE, Verdicts, contest, find_rows, judge, judge_table, right_answers
 from facthold.knowledge.names import Names
 from facthold.knowledge.neuron import bump, idle, winning, with_bump
-from facthold.knowledge.rank_one import Change, Readout, rank_one, readout
+from facthold.knowledge.rank_one import FEATURES, Change, Seen, rank_one, readout, see
 from facthold.models.transformer import Transformer
 
 DRAWS, ROWS = 8, 1 << 12
@@ -35,8 +36,8 @@ OWN_DRAWS = 24
 """More prompts of the edited fact: its answer has to be said in all others too."""
 PROBES = 10
 """Fresh prompts in which the edited fact is asked."""
-FEATURES = 1 << 27
-"""Features that are held at once, 1 GiB; a larger table is taken with one prompt a fact."""
+SAMPLED = 1 << 13
+"""Facts by which embeddings of a new subject are compared."""
 FRESH = 1 << 20
 """Seeds of prompts that judge start here, far from those that a change is made from."""
 
@@ -49,8 +50,8 @@ class Report:
     """'edit', 'add' or 'forget'."""
     subject: str
     relation: str
-    answer: str
-    """The new answer; that which is forgotten."""
+    answers: tuple[str, ...]
+    """The new answer; all that are forgotten."""
     before: str
     """What the model said."""
     said: str
@@ -71,13 +72,19 @@ class Report:
     """Share of all others with the same answer as before."""
     more_params: int = 0
     """Parameters that the model has more than before: those of a new neuron."""
+    new: tuple[str, ...] = ()
+    """Which names the table did not have: 'subject', 'answer'."""
+
+    @property
+    def answer(self) -> str:
+        return " or ".join(self.answers)
 
     @property
     def done(self) -> bool:
         return self.efficacy == 1.0
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"done": self.done}
+        return asdict(self) | {"answer": self.answer, "done": self.done}
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +107,7 @@ def edit(
     F = _outputs(known.forward, problem)
     problem, a = tables.with_answer(problem, answer, F)
     after = tables.replaced(problem, row, a)
-    return _changed(known, after, row, a, ("edit", answer), in_place)
+    return _changed(known, after, row, a, ("edit", (a,)), in_place)
 
 
 def add(
@@ -115,14 +122,14 @@ def add(
             f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
             f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
         )
-    s = subjects.get(subject)
+    s = subjects.exact(subject)  # any other name is a new one
     if s is not None and find_rows(problem.table, np.array([s]), np.array([r]))[0] != NONE:
         raise FactholdError(f"({subject}, {relation}) is in the table; take edit to change its answer")
     problem, a = tables.with_answer(problem, answer, _outputs(known.forward, problem))
     if s is None:
-        problem, s = tables.with_subject(problem, subject, lambda tried: _distinct(model, tried, r))
+        problem, s = tables.with_subject(problem, subject, _distinct(known, r))
     after = tables.added(problem, s, r, a)
-    return _changed(known, after, len(after.table) - 1, a, ("add", answer), in_place)
+    return _changed(known, after, len(after.table) - 1, a, ("add", (a,)), in_place)
 
 
 def forget(
@@ -141,23 +148,22 @@ def forget(
     asked, answers = right_answers(problem.table, np.array([row]))
     F = known.forward.states(prompts_of(problem, row, 1, seed=0)).F
     rival = contest(known.forward.U, F, asked, answers).rivals[0, 0]
-    name = " or ".join(known.names[2][a] for a in answers)
-    return _changed(known, problem, row, int(rival), ("forget", name), in_place)
+    return _changed(known, problem, row, int(rival), ("forget", tuple(answers.tolist())), in_place)
 
 
 def _changed(
-    known: Knowledge, after: FactualRecall, row: int, wins: int, said: tuple[str, str], in_place: bool
+    known: Knowledge, after: FactualRecall, row: int, wins: int, what: tuple[str, tuple[int, ...]], in_place: bool
 ) -> Edited:
     """Let the output ``wins`` be said at a row of ``after``'s table, and report.
 
     The weights that are there are changed if all other facts stay right; else the fact gets a neuron of its own, unless
     the change is to be ``in_place`` or no neuron can be on at this fact alone.
     """
-    kind, answer = said
-    table = after.table
+    (kind, named), table, was = what, after.table, known.problem.table
+    new = tuple(n for n, more in (("subject", table.S > was.S), ("answer", table.A > was.A)) if more)
     forward = Forward.of(known.model, after)
     draws = _draws(forward, len(table))
-    at, edited, pairs = _contested(forward, after, row, wins, draws)
+    seen, edited, pairs = _contested(forward, after, row, wins, draws)
     told = judge_table(forward, after, table_prompts(after, seed=FRESH))
     others = np.arange(len(table)) != row
     fresh, rows = prompts_of(after, row, PROBES, seed=FRESH), np.full(PROBES, row)
@@ -170,40 +176,39 @@ def _changed(
         telling = judge_table(now, after, table_prompts(after, seed=FRESH))
         kept, unchanged = compare(told, telling, others)
         known_now = Knowledge(model, after)
-        speak, (subjects, relations, _) = known_now.output_name, known_now.names
+        speak, (subjects, relations, answers) = known_now.output_name, known_now.names
         report = Report(
-            kind, subjects[table.subjects[row]], relations[table.relations[row]], answer, speak(_most(before.said)),
-            speak(_most(probes.said)), float(hits.mean()), way, size, int(size > 0), int(others.sum()), kept, unchanged,
-            model.n_params - known.model.n_params,
+            kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in named),
+            speak(_most(before.said)), speak(_most(probes.said)), float(hits.mean()), way, size, int(size > 0),
+            int(others.sum()), kept, unchanged, model.n_params - known.model.n_params, new,
         )  # fmt: skip
         return Edited(model, tables.without(after, row) if kind == "forget" else after, report)
 
-    change = rank_one(at, forward.U, edited, wins, *pairs, draws=draws)
-    first = tried(_with(known.model, at, change), at.name, change.size(at.M))
+    change = rank_one(seen, forward.U, edited, wins, *pairs, draws=draws)
+    first = tried(_with(known.model, seen, change), seen.part.name, change.size(seen.M))
     if in_place or (first.report.done and first.report.specificity == 1.0):
         return first
-    if (own := _own_neuron(known.model, at, forward.U, edited, wins, told)) is None:
+    if (own := _own_neuron(known.model, seen, forward.U, edited, wins, told)) is None:
         return first
     second = tried(*own)
     return max((first, second), key=lambda e: (e.report.done, e.report.specificity))
 
 
 def _own_neuron(
-    model: Transformer, at: Readout, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], wins: int,
+    model: Transformer, seen: Seen, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], wins: int,
     told: Verdicts,
 ) -> tuple[Transformer, str, float] | None:  # fmt: skip
     """The model with a neuron for the edited prompts, what that is called, and its size; None where there is none."""
     if model.mlp is not None and not isinstance(model.mlp.sigma, ReLU):
         return None  # no other activation is silent
-    x = at.F if model.mlp is None else at.base
-    own = bump(x, edited, np.setdiff1d(np.arange(len(x)), edited))
+    own = bump(seen.x, edited, np.setdiff1d(np.arange(len(seen.x)), edited))
     if own is None:
         return None
     margins = told.margin[told.recalled & np.isfinite(told.margin)]
-    v = winning(at.F[edited], U, wins, float(np.median(margins)) if len(margins) else 1.0)
+    v = winning(seen.F[edited], U, wins, float(np.median(margins)) if len(margins) else 1.0)
     k = len(own.b)
-    place = None if model.mlp is None else idle(at.features, k)
-    size = float(np.linalg.norm(np.outer(own.signs, v))) / max(float(np.linalg.norm(at.M)), 1e-300)
+    place = None if model.mlp is None else idle((~seen.silent)[None].astype(np.float64), k)
+    size = float(np.linalg.norm(np.outer(own.signs, v))) / max(float(np.linalg.norm(seen.M)), 1e-300)
     name = f"{'new' if place is None else 'idle'} neuron" + ("" if k == 1 else f"s, {k}")
     return with_bump(model, own, v, place), name, size
 
@@ -223,7 +228,7 @@ def specificity(
     Many changes one after another are judged by it, from the first model to the last.
     """
     (was, now) = before[1].table, after[1].table
-    of = {name: r for r, name in enumerate(Names.of(now)[1].names)}
+    of = _numbers(Names.of(now)[1])
     r = np.array([of.get(name, NONE) for name in Names.of(was)[1].names])[was.relations]
     there = np.where(r == NONE, NONE, find_rows(now, was.subjects, r))  # subjects and answers keep their numbers
     rows = np.array([i for i, j in enumerate(there) if j != NONE and was.right(i) == now.right(int(j))], np.int64)
@@ -238,23 +243,34 @@ def specificity(
 
 
 def still_held(reports: Sequence[Report], after: tuple[Transformer, FactualRecall]) -> float:
-    """Of many changes, the share that hold in the last model: later ones may have undone earlier ones."""
+    """Of many changes, the share that hold in the last model: later ones may have undone earlier ones.
+
+    A relation that went with its last fact can no longer be asked for; what was forgotten then is judged as it was.
+    """
     known = Knowledge(*after)
+    subjects, relations, answers = (_numbers(names) for names in known.names)
     last = {(report.subject, report.relation): report for report in reports}
-    s, r = (np.array([names.find(pair[i]) for pair in last]) for i, names in enumerate(known.names[:2]))
+    held = [report.done for report in last.values() if report.relation not in relations]
+    asked = [report for report in last.values() if report.relation in relations]
+    s, r = (np.array(numbers, np.int64) for numbers in (
+        [subjects[report.subject] for report in asked], [relations[report.relation] for report in asked]
+    ))  # fmt: skip
     told = known.ask_many(s, r, seed=FRESH)
-    said = [known.output_name(int(output)) for output in told.said]
-    held = [
-        name not in report.answer.split(" or ") if report.kind == "forget" else bool(right)
-        for report, name, right in zip(last.values(), said, told.recalled, strict=True)
+    held += [
+        int(said) not in [answers[name] for name in report.answers] if report.kind == "forget" else bool(right)
+        for report, said, right in zip(asked, told.said, told.recalled, strict=True)
     ]
     return float(np.mean(held))
 
 
+def _numbers(names: Names) -> dict[str, int]:
+    return {name: i for i, name in enumerate(names.names)}
+
+
 def _contested(
     forward: Forward, problem: FactualRecall, row: int, wins: int, draws: int
-) -> tuple[Readout, Int[np.ndarray, " draws"], tuple[np.ndarray, np.ndarray]]:
-    """All facts in some draws: the readout there, which prompts are the edited fact's, and all right answers."""
+) -> tuple[Seen, Int[np.ndarray, " draws"], tuple[np.ndarray, np.ndarray]]:
+    """All facts in some draws: the model there, which prompts are the edited fact's, and all right answers."""
     check_positive(draws=draws)
     n = len(problem.table)
     tokens = table_prompts(problem, draws=draws)
@@ -264,17 +280,18 @@ def _contested(
     edited = np.flatnonzero(rows == row)
     keep = rows[asked] != row
     pairs = np.append(asked[keep], edited), np.append(answers[keep], np.full(len(edited), wins))
-    return readout(forward, np.concatenate([tokens.reshape(-1, tokens.shape[2]), own])), edited, pairs
+    return see(forward, np.concatenate([tokens.reshape(-1, tokens.shape[2]), own]), edited), edited, pairs
 
 
 def _draws(forward: Forward, facts: int) -> int:
+    """Two of each fact at least, unless their features would be more than are held: then one."""
     width = len(forward.V) or forward.W_O.shape[0] * forward.W_O.shape[1]
     return int(np.clip(ROWS // facts, 2 if 2 * facts * width <= FEATURES else 1, DRAWS))
 
 
-def _with(model: Transformer, at: Readout, change: Change) -> Transformer:
+def _with(model: Transformer, seen: Seen, change: Change) -> Transformer:
     """The model with its last linear map changed, in float32."""
-    M = jnp.asarray(at.M + np.outer(change.k, change.delta), jnp.float32)
+    M = jnp.asarray(seen.M + np.outer(change.k, change.delta), jnp.float32)
     if model.mlp is None:
         return eqx.tree_at(lambda t: t.W_O, model, M.reshape(model.W_O.shape))
     return eqx.tree_at(lambda t: t.mlp.V, model, M)
@@ -297,14 +314,20 @@ def _outputs(forward: Forward, problem: FactualRecall) -> Float[np.ndarray, "fac
     return np.concatenate([states.F for _, states in forward.blocks(table_prompts(problem)[0])])
 
 
-def _distinct(model: Transformer, problem: FactualRecall, r: int) -> float:
-    """How well the last subject is told from all facts: h^T C^-1 h, one over what a change there does to them."""
-    forward, table = Forward.of(model, problem), problem.table
-    own = prompts(problem, np.array([table.S - 1]), np.array([r]))
-    h = readout(forward, own).features[0]
-    features = readout(forward, table_prompts(problem)[0]).features
+def _distinct(known: Knowledge, r: int) -> Callable[[FactualRecall], float]:
+    """How well the last subject of a problem is told from the facts that are known: h^T C^-1 h, one over what a change
+    there does to them. C is the same for every embedding that is tried, and of a large table some facts are enough."""
+    tokens = table_prompts(known.problem)[0]
+    features = readout(known.forward, tokens[:: -(-len(tokens) // SAMPLED)]).features
     C = features.T @ features
-    return float(h @ np.linalg.solve(C + 1e-8 * np.trace(C) / len(C) * np.eye(len(C)), h))
+    factor = cho_factor(C + max(1e-8 * np.trace(C) / len(C), 1e-300) * np.eye(len(C)))
+
+    def told_apart(tried: FactualRecall) -> float:
+        own = prompts(tried, np.array([tried.table.S - 1]), np.array([r]))
+        h = readout(Forward.of(known.model, tried), own).features[0]
+        return float(h @ cho_solve(factor, h))
+
+    return told_apart
 
 
 def _most(outputs: Int[np.ndarray, " n"]) -> int:

@@ -30,8 +30,10 @@ MARGIN = 1.0
 """By how much an answer must win while it is stored, so that rounding, noise and an edit elsewhere cannot tip it."""
 LEAST = 0.1
 """The same for groups so large that training longer, or again at a larger width, takes minutes."""
-EPOCHS = 100
+EPOCHS = 200
 """How often each fact is seen at least."""
+NARROW = 128
+"""Up to this width the learning rate is that of the protocol; beyond, it falls with the square root of the width."""
 LEARNING = Protocol(
     "facts", "ours: batches of a relation's facts, the learning rate falls to zero", "adam-95", lr=2e-2, steps=1024,
     check_every=64, goal=1.0, futility=Futility(after=1 / 2), decay=True,
@@ -117,12 +119,11 @@ def store_group(
     start = MLPMemory(jnp.asarray(pad_rows(W * d**-0.5, wider)), jnp.asarray(pad_rows(V * m**-0.5, wider)))
     task = StoreSampled.of(group.problem, margin=MARGIN, also=group.also)
     hear = None if listener is None else lambda _, steps_done, share: listener(steps_done / steps, share)
-    (run,) = fit([Member(start, task, key)], learning, listener=hear)
+    lr = learning.lr * min(1.0, (NARROW / m) ** 0.5)
+    (run,) = fit([Member(start, task, key, lr)], learning, listener=hear)
     W, V = np.asarray(run.model.W)[:m], np.asarray(run.model.V)[:m]
-    if run.status == "diverged":
-        share = 0.0
-    else:
-        share = float(won_by(run.model, task, LEAST).mean()) if many else run.final
+    share = float(won_by(run.model, task, LEAST).mean()) if many else run.final
+    share = 0.0 if run.status == "diverged" else share
     return MLPMemory(jnp.asarray(W), jnp.asarray(V)), share
 
 

@@ -76,20 +76,21 @@ def judge(
     forward: Forward, table: FactTable, tokens: Tokens, rows: Int[np.ndarray, " n"], *, probabilities: bool = False
 ) -> Verdicts:
     """Ask every prompt, and judge it by the row of the table that it is about. Probabilities take as long again."""
+    U, longest = forward.U, longest_of(forward.U)
     parts = [
-        _judge(forward.U, F, *right_answers(table, rows[at]), probabilities=probabilities)
+        _judge(U, F, *right_answers(table, rows[at]), longest, probabilities=probabilities)
         for at, F in outputs(forward, tokens)
     ]
-    return Verdicts.joined([*parts, _judge(forward.U, np.zeros((0, forward.U.shape[1])), rows[:0], rows[:0])])
+    return Verdicts.joined([*parts, _judge(U, np.zeros((0, U.shape[1])), rows[:0], rows[:0], longest)])
 
 
 def judge_outputs(
     forward: Forward, table: FactTable, F: Float[np.ndarray, "n d"], rows: Int[np.ndarray, " n"]
 ) -> Verdicts:
     """As `judge`, for F that something was done to."""
-    size = rows_at_once(forward.U)
+    U, size, longest = forward.U, rows_at_once(forward.U), longest_of(forward.U)
     blocks = [slice(i, i + size) for i in range(0, max(len(F), 1), size)]
-    return Verdicts.joined([_judge(forward.U, F[at], *right_answers(table, rows[at])) for at in blocks])
+    return Verdicts.joined([_judge(U, F[at], *right_answers(table, rows[at]), longest) for at in blocks])
 
 
 def outputs(forward: Forward, tokens: Tokens) -> Iterator[tuple[slice, Float[np.ndarray, "n d"]]]:
@@ -129,16 +130,17 @@ class Contest:
 
 
 def contest(
-    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs, k: int = CANDIDATES
-) -> Contest:
+    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs, k: int = CANDIDATES,
+    longest: float | None = None,
+) -> Contest:  # fmt: skip
     """The best right answer of each question and its k best rivals; ``asked`` and ``answers`` are all right pairs."""
     scores, _ = _float32_scores(U, F)
-    return _contest(U, F, scores, asked, answers, k)
+    return _contest(U, F, scores, asked, answers, longest_of(U) if longest is None else longest, k)
 
 
 def _contest(
     U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n M"], asked: Pairs,
-    answers: Pairs, k: int,
+    answers: Pairs, longest: float, k: int,
 ) -> Contest:  # fmt: skip
     """It writes into ``scores``."""
     of_answers = _scored(F[asked], U, answers[:, None])[:, 0]
@@ -151,7 +153,9 @@ def _contest(
     top = _top(scores, max(k, CANDIDATES))
     against = _scored(F, U, top)
     if top.shape[1] < len(U):
-        open_ = np.flatnonzero(against[:, 1] - against[:, -1] <= 2 * _rounding(U, F))
+        # whatever is not among them has at most the float32 score of the last
+        rounding = (U.shape[1] + 2) * float(np.finfo(np.float32).eps) * longest * np.linalg.norm(F, axis=1)
+        open_ = np.flatnonzero(np.sort(against, axis=1)[:, -2] - against[:, -1] <= 2 * rounding)
         if len(open_):
             exact, ours = F[open_] @ U.astype(np.float64).T, np.isin(asked, open_)
             exact[np.searchsorted(open_, asked[ours]), answers[ours]] = -np.inf
@@ -172,10 +176,9 @@ def _scored(
     return (F[:, None] * U[outputs]).sum(axis=2, dtype=np.float64)
 
 
-def _rounding(U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
-    """How far a float32 score may be from the exact one: (d + 2) eps |F| |u|, with the two roundings of what goes in."""
-    longest = float(np.linalg.norm(U, axis=1).max(initial=0.0))
-    return (U.shape[1] + 2) * float(np.finfo(np.float32).eps) * longest * np.linalg.norm(F, axis=1)
+def longest_of(U: Float[np.ndarray, "M d"]) -> float:
+    """The largest |u|: a float32 score is at most (d + 2) eps |F| |u| from the exact one."""
+    return float(np.linalg.norm(U, axis=1).max(initial=0.0))
 
 
 def _top(scores: Float[np.ndarray, "n M"], k: int) -> Int[np.ndarray, "n k"]:
@@ -193,12 +196,12 @@ def _top(scores: Float[np.ndarray, "n M"], k: int) -> Int[np.ndarray, "n k"]:
 
 
 def _judge(
-    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs, *,
-    probabilities: bool = False,
+    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs,
+    longest: float, *, probabilities: bool = False,
 ) -> Verdicts:  # fmt: skip
     scores, scale = _float32_scores(U, F)
     probability = _highest_share(scores, scale) if probabilities else np.full(len(F), np.nan)
-    c = _contest(U, F, scores, asked, answers, CANDIDATES)
+    c = _contest(U, F, scores, asked, answers, longest, CANDIDATES)
     unknown = c.right == NONE  # the best of all stands for the right answer, the next for its rival
     said = np.where(unknown | (c.against[:, 0] > c.own), c.rivals[:, 0], c.right)
     own = np.where(unknown, c.against[:, 0], c.own)

@@ -8,8 +8,9 @@ A sum does not say what would happen without a part, as gates and the best rival
 component is set to zero in turn, and the model is asked again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class Located:
         """The MLP's part of the margin."""
         return self.through.sum(axis=1) + self.bias + self.unsplit
 
-    @property
+    @cached_property
     def order(self) -> Int[np.ndarray, "n C"]:
         """The components of each fact: first the largest term of direct + mlp, then the others by all that they add.
 
@@ -122,15 +123,16 @@ class Location:
         return asdict(self)
 
 
-def locate_all(model: Transformer, problem: FactualRecall, *, seed: int = 0) -> Located:
-    """Every fact of the table, each in one prompt."""
+def locate_all(
+    model: Transformer, problem: FactualRecall, *, seed: int = 0, say: Callable[[str], None] = lambda news: None
+) -> Located:
+    """Every fact of the table, each in one prompt. ``say`` hears how far it is."""
     forward, n = Forward.of(model, problem), len(problem.table)
-    return Located.joined(
-        [
-            _locate(forward, problem, states, np.arange(n)[at])[0]
-            for at, states in forward.blocks(table_prompts(problem, seed=seed)[0])
-        ]
-    )
+    parts = []
+    for at, states in forward.blocks(table_prompts(problem, seed=seed)[0]):
+        parts.append(_locate(forward, problem, states, np.arange(n)[at])[0])
+        say(f"{at.stop} of {n} facts")
+    return Located.joined(parts)
 
 
 def locate(model: Transformer, problem: FactualRecall, subject: str, relation: str, *, seed: int = 0) -> Location:

@@ -17,9 +17,17 @@ SUGGESTED = 5
 NEAR = 50
 """Names whose likeness is measured exactly, after a quick look at all of them."""
 
+LONGEST = 10_000
+"""Characters of a free prompt at most: every word that is not known is compared with all names."""
+
 
 class UnknownName(FactholdError):
     """A name that the table does not have, or that is not clear."""
+
+
+def clean(name: str) -> str:
+    """A name as files of facts have it: in Unicode's form NFC, without space around it."""
+    return unicodedata.normalize("NFC", name.strip())
 
 
 def fold(name: str) -> str:
@@ -69,14 +77,17 @@ class Names:
 
     def get(self, name: str) -> int | None:
         """As `find`; None for a name that is not there. One that is not clear is an error."""
-        name = unicodedata.normalize("NFC", name.strip())
-        if name in self._numbers:
-            return self._numbers[name]
+        if (i := self.exact(name)) is not None:
+            return i
         like = self._folded.get(fold(name), [])
         if len(like) > 1:
             meant = ", ".join(repr(self.names[i]) for i in like[:SUGGESTED])
             raise UnknownName(f"the {self.what} {name!r} is not clear: {meant}; write it as it stands in the table")
         return like[0] if like else None
+
+    def exact(self, name: str) -> int | None:
+        """The number of the name as it stands; None where only case or accents are the same, or nothing is."""
+        return self._numbers.get(clean(name))
 
     def near(self, name: str, n: int = SUGGESTED) -> list[str]:
         """The names that are most like this one. Shared pairs of letters say quickly which are worth a closer look."""
@@ -136,6 +147,8 @@ class _Found:
 
 def parse(text: str, subjects: Names, relations: Names) -> Parsed:
     """Find one subject and one relation in a free prompt. A name inside a longer one does not count."""
+    if len(text) > LONGEST:
+        raise UnknownName(f"a question of {len(text)} characters is too long; ask for one fact in at most {LONGEST}")
     said = words(text)
     of_s, of_r = _matches(said, subjects), _matches(said, relations)
     everything = [*of_s, *of_r]

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
 from facthold.knowledge.forward import BLOCK, Forward, States, Tokens
-from facthold.knowledge.judge import Contest, contest, rows_at_once
+from facthold.knowledge.judge import Contest, contest, longest_of, rows_at_once
 
 ROUNDS = 8
 """Solves for k and for delta. Later ones change little."""
@@ -130,10 +130,10 @@ class Change:
 
 def watch(at: Readout, U: Float[np.ndarray, "M d"], asked: np.ndarray, answers: np.ndarray) -> Contest:
     """Each prompt's best right answer and its nearest rivals, in blocks."""
-    size, parts, F = rows_at_once(U, RIVALS), [], at.F
+    size, longest, parts, F = rows_at_once(U, RIVALS), longest_of(U), [], at.F
     for i in range(0, len(F), size):
         here = (asked >= i) & (asked < i + size)
-        parts.append(contest(U, F[i : i + size], asked[here] - i, answers[here], RIVALS))
+        parts.append(contest(U, F[i : i + size], asked[here] - i, answers[here], RIVALS, longest))
     names = ("right", "own", "rivals", "against")
     return Contest(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
@@ -200,7 +200,7 @@ class _Problem:
     """Pairs (prompt, rival) and the margins that they should keep."""
 
     h: Float[np.ndarray, "n q"]
-    of: Int[np.ndarray, " rows"]
+    prompt: Int[np.ndarray, " rows"]
     """The prompt of each row of pairs: all prompts, then the edited ones again."""
     U: Float[np.ndarray, "M d"]
     G: Float[np.ndarray, "q q"]
@@ -233,7 +233,7 @@ class _Problem:
         more, against, margins = _every_rival(F, U, edited, answer, rivals.shape[1])
         return cls(
             h=at.features,
-            of=np.append(np.arange(n), more),
+            prompt=np.append(np.arange(n), more),
             U=U,
             G=_stable(_gram(at.features, others.astype(np.float64))),
             right=np.concatenate([c.right, np.full(len(more), answer)]),
@@ -260,7 +260,7 @@ class _Problem:
 
     def moves(self, k: Vector) -> Float[np.ndarray, " rows"]:
         """h . k: how much of delta each row's prompt gets."""
-        return (self.h @ k)[self.of]
+        return (self.h @ k)[self.prompt]
 
     def loss(self, change: Change) -> float:
         short, _ = self._short(self.moves(change.k), change)
@@ -273,7 +273,7 @@ class _Problem:
         pairs = short > 0
         weight = (self.w[:, None] * np.where(pairs, D**2, 0)).sum(axis=1)
         wanted = -(self.w[:, None] * D * np.where(pairs, self.lacking, 0)).sum(axis=1)
-        weight, wanted = (np.bincount(self.of, values, len(self.h)) for values in (weight, wanted))
+        weight, wanted = (np.bincount(self.prompt, values, len(self.h)) for values in (weight, wanted))
         A = _gram(self.h, weight) + RIDGE * (change.delta @ change.delta) * self.G
         return Change(np.linalg.solve(_stable(A), self.h.T @ wanted), change.delta)
 

@@ -5,7 +5,7 @@ itself and all groups side by side.
 """
 
 import math
-import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from facthold.measure.bounds import MLP_CONSTANT
 from facthold.measure.smallest import find_smallest
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer, n_params
-from facthold.train.lanes import shared_lanes
+from facthold.train.lanes import Stopped, shared_lanes
 
 SLACK = 1.8
 """First guess of a width, as a multiple of figure 1's guide line: training there is ten times as long."""
@@ -135,6 +135,7 @@ class _Search:
         self.guess = max(2, math.ceil(slack * _work(np.asarray(group.problem.f)) / (gates.n_gates + problem.d)))
         self.made: dict[int, tuple[MLPMemory, float]] = {}
         self.state = "waiting"
+        self.called_off = False
 
     def run(self) -> tuple[MLPMemory, Width]:
         ceiling = math.ceil(WIDEST * self.guess)
@@ -167,6 +168,8 @@ class _Search:
 
     def _ask(self, m: int) -> float:
         def heard(done: float, share: float) -> None:
+            if self.called_off:
+                raise Stopped
             self.state = f"{m} neurons, {done:.0%} of the steps, {share:.2%} right"
 
         self.state = f"{m} neurons"
@@ -182,9 +185,8 @@ class _Search:
 
 def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory, Width]]:
     """All searches at once, largest first; training takes turns on the lanes."""
-    lanes, done = shared_lanes(), threading.Event()
     # Few more than there are lanes: each holds its data.
-    pool = ThreadPoolExecutor(len(lanes) + 1, thread_name_prefix="group")
+    pool = ThreadPoolExecutor(len(shared_lanes()) + 1, thread_name_prefix="group")
     order = sorted(range(len(searches)), key=lambda i: -len(searches[i].group))
     try:
         futures = {i: pool.submit(searches[i].run) for i in order}
@@ -193,10 +195,9 @@ def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory
             if failed:
                 failed[0].result()
             say("; ".join(f"{s.name}: {s.state}" for s in searches if s.state != "waiting") or "starting")
-            done.wait(0.5)
+            time.sleep(0.5)
         return [futures[i].result() for i in range(len(searches))]
-    except BaseException:
-        lanes.stop()
-        raise
-    finally:
+    finally:  # the lanes are shared with others: those that still train are called off one by one, at their next look
+        for search in searches:
+            search.called_off = True
         pool.shutdown(wait=False, cancel_futures=True)

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from facthold.errors import FactholdError
 from facthold.facts import FactTable, Labels
 from facthold.factual import FactualRecall
-from facthold.knowledge.names import Names
+from facthold.knowledge.names import Names, clean
 
 TRIES = 64
 """Embeddings that are drawn for a new name; the one that disturbs least, or is told apart best, is taken."""
@@ -21,12 +21,12 @@ SUBJECT_TRIES = 8
 def with_answer(problem: FactualRecall, name: str, F: Float[np.ndarray, "facts d"]) -> tuple[FactualRecall, int]:
     """The problem with an answer of this name, and its number. ``F`` is what the model says of each fact.
 
+    Only the very name is the known answer: 'CO' is not 'Co'.
     A new answer is a new rival for every fact, so that of some embeddings the one is taken that comes least near to
     being said.
     """
     table = problem.table
-    names = Names.of(table)[2]
-    a = names.get(name)
+    a = Names.of(table)[2].exact(name)
     if a is not None:
         return problem, a
     _check_name("answer", name, table.A, table.labels)
@@ -35,7 +35,7 @@ def with_answer(problem: FactualRecall, name: str, F: Float[np.ndarray, "facts d
     excess = F @ tried.T - own[:, None]
     order = np.lexsort((excess.max(axis=0), (excess > 0).sum(axis=0)))
     phi = np.concatenate([problem.phi, tried[order[:1]].astype(problem.phi.dtype)])
-    labels = None if table.labels is None else replace(table.labels, answers=(*table.labels.answers, _clean(name)))
+    labels = None if table.labels is None else replace(table.labels, answers=(*table.labels.answers, clean(name)))
     return _with(problem, replace(table, A=table.A + 1, labels=labels), phi), table.A
 
 
@@ -48,11 +48,11 @@ def with_subject(
     """
     table = problem.table
     _check_name("subject", name, table.S, table.labels)
-    labels = None if table.labels is None else replace(table.labels, subjects=(*table.labels.subjects, _clean(name)))
+    labels = None if table.labels is None else replace(table.labels, subjects=(*table.labels.subjects, clean(name)))
     larger = replace(table, S=table.S + 1, labels=labels)
     tried = _draw(problem.phi[: table.S], "subject", name, SUBJECT_TRIES).astype(problem.phi.dtype)
-    problems = [_with(problem, larger, np.insert(problem.phi, table.S, row, axis=0)) for row in tried]
-    return max(problems, key=told_apart), table.S
+    problems = (_with(problem, larger, np.insert(problem.phi, table.S, row, axis=0)) for row in tried)
+    return max(problems, key=told_apart), table.S  # one at a time: each has all embeddings
 
 
 def replaced(problem: FactualRecall, row: int, a: int) -> FactualRecall:
@@ -74,7 +74,10 @@ def added(problem: FactualRecall, s: int, r: int, a: int) -> FactualRecall:
 
 
 def without(problem: FactualRecall, row: int) -> FactualRecall:
-    """The problem without one fact. A relation that has no other goes with it, and its token too."""
+    """The problem without one fact. A relation that has no other goes with it, and its token too.
+
+    The other relations keep their names: a table of numbers has its numbers as labels from then on.
+    """
     table, r = problem.table, int(problem.table.relations[row])
     keep = np.delete(np.arange(len(table)), row)
     p, phi = (None if problem.p is None else problem.p[keep]), problem.phi
@@ -87,8 +90,8 @@ def without(problem: FactualRecall, row: int) -> FactualRecall:
     if r not in columns["relations"]:
         columns["relations"] = columns["relations"] - (columns["relations"] > r)
         R, phi = R - 1, np.delete(phi, table.S + r, axis=0)
-        if labels is not None:
-            labels = Labels(labels.subjects, labels.relations[:r] + labels.relations[r + 1 :], labels.answers)
+        subjects, relations, answers = (tuple(names.names) for names in Names.of(table))
+        labels = Labels(subjects, relations[:r] + relations[r + 1 :], answers)
     smaller = FactTable(table.S, R, table.A, **columns, labels=labels, also=also)
     return FactualRecall(smaller, phi, problem.T, p, problem.outputs)
 
@@ -99,7 +102,7 @@ def _with(problem: FactualRecall, table: FactTable, phi: Float[np.ndarray, "V d"
 
 def _draw(like: Float[np.ndarray, "n d"], kind: str, name: str, n: int) -> Float[np.ndarray, "k d"]:
     """Embeddings by the name alone, of the size of those that there are: on their sphere, or else Gaussian."""
-    digest = hashlib.sha256(f"{kind}:{_clean(name)}".encode()).digest()
+    digest = hashlib.sha256(f"{kind}:{clean(name)}".encode()).digest()
     generator = np.random.Generator(np.random.Philox(key=np.frombuffer(digest[:16], np.uint64)))
     rows = generator.standard_normal((n, like.shape[1]))
     norms = np.linalg.norm(like.astype(np.float64), axis=1)
@@ -108,12 +111,10 @@ def _draw(like: Float[np.ndarray, "n d"], kind: str, name: str, n: int) -> Float
     return rows * np.sqrt((norms**2).mean() / like.shape[1])
 
 
-def _clean(name: str) -> str:
-    return " ".join(name.split())
-
-
 def _check_name(kind: str, name: str, n: int, labels: Labels | None) -> None:
     if not name.strip():
         raise FactholdError(f"the new {kind} has an empty name")
+    if "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):  # which no file of facts may have either
+        raise FactholdError(f"the new {kind} {name!r} has a NUL or half a character in it; leave it out")
     if labels is None and name.strip() != str(n):
         raise FactholdError(f"unknown {kind} {name!r}: the table has numbers, 0 to {n - 1}; a new one is {n}")

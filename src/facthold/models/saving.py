@@ -34,6 +34,9 @@ MODELS: dict[str, type[eqx.Module]] = {
 PARTS = {"mlp": MLPMemory}
 """Models inside of models, by their field."""
 FACTS = ("subjects", "relations", "answers")
+HEADS = ("W_K", "W_Q", "W_V", "W_O")
+LONGEST = 1 << 16
+"""T at most: a prompt of that length for each fact is made at once."""
 V = TypeVar("V")
 
 
@@ -71,12 +74,16 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
         with safe_open(path, framework="numpy") as file:
             about = json.loads((file.metadata() or {}).get("about", "null"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
-        raise FactholdError(f"{path} is not a facthold model: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("model") not in MODELS:
+    except (SafetensorError, OSError, json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
+        raise FactholdError(f"{path} is not a facthold model: {error}") from error  # the last two: a dtype NumPy lacks
+    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("model") not in list(MODELS):
         raise FactholdError(f"{path} is not a facthold model of format {FORMAT}; build or save it again")
     try:
-        model = _restore(MODELS[about["model"]], _below("model", arrays), about["settings"])
+        of_model, settings = _below("model", arrays), about["settings"]
+        _check_settings(settings)
+        if about["model"] == Transformer.__name__:
+            _check_weights(of_model)
+        model = _restore(MODELS[about["model"]], of_model, settings)
         of_problem = _below("problem", arrays)
         if "problem" in about:
             problem = _restore_facts(of_problem, **about["problem"])
@@ -84,8 +91,43 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
                 raise ValueError(f"the weights have d={model.d}, the embeddings d={problem.d}")
             return model, problem
         return model, _restore(Problem, of_problem, {}) if of_problem else None
-    except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {error}") from error
+    except KeyError as error:
+        raise FactholdError(f"{path} is a facthold model with parts missing or wrong: no {error}") from error
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        says = str(error).strip().split("\n")[0]
+        raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {says}") from error
+
+
+def _check_settings(settings: Any) -> None:
+    """Refuse settings of another type than they were saved with."""
+    if not isinstance(settings, dict):
+        raise ValueError(f"its settings are {settings!r:.60}, not names with values")
+    for name, value in settings.items():
+        kind = {"sigma": str, "scaled": bool}.get(name.rpartition(".")[2])
+        if kind is not None and not isinstance(value, kind):
+            raise ValueError(f"{name} is {value!r:.60}, which is no {kind.__name__}")
+
+
+def _check_weights(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse weights of a transformer whose shapes do not fit together: W_K says what H, d_h and d are."""
+    inner = any(name.startswith("mlp.") for name in arrays)
+    _check_array("W_K", arrays["W_K"], 3)
+    heads = arrays["W_K"].shape
+    wanted = dict.fromkeys(HEADS, heads)
+    if inner:
+        _check_array("mlp.W", arrays["mlp.W"], 2)
+        m = len(arrays["mlp.W"])
+        wanted |= {"mlp.W": (m, heads[2]), "mlp.V": (m, heads[2])} | ({"mlp.b": (m,)} if "mlp.b" in arrays else {})
+    for name, shape in wanted.items():
+        _check_array(name, arrays[name], len(shape))
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} has the shape {arrays[name].shape}, where the other weights need {shape}")
+
+
+def _check_array(name: str, array: np.ndarray, dimensions: int) -> None:
+    if array.ndim != dimensions or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
+        says = f"{array.dtype} of the shape {array.shape}"
+        raise ValueError(f"{name} is {says}, and should be floats in {dimensions} dimensions")
 
 
 def _leaves(module: eqx.Module) -> dict[str, Any]:
@@ -129,8 +171,17 @@ def _about_facts(problem: FactualRecall) -> dict[str, Any]:
 
 
 def _restore_facts(
-    arrays: Mapping[str, np.ndarray], *, S: int, R: int, A: int, labels: Any, T: int, outputs: str
+    arrays: Mapping[str, np.ndarray], *, S: Any, R: Any, A: Any, labels: Any, T: Any, outputs: Any
 ) -> FactualRecall:
+    for name, value in {"S": S, "R": R, "A": A, "T": T}.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r:.60}, which is no integer")
+    if T > LONGEST:
+        raise ValueError(f"T={T} is more than {LONGEST}, the longest prompt")
+    for kind in FACTS if labels is not None else ():
+        if not (isinstance(labels[kind], list) and all(isinstance(name, str) for name in labels[kind])):
+            raise ValueError(f"the labels of the {kind} are not all text")
+    _check_array("phi", arrays["phi"], 2)
     names = None if labels is None else Labels(*(tuple(labels[kind]) for kind in FACTS))
     subjects, relations, answers = (arrays[kind] for kind in FACTS)
     table = FactTable(S, R, A, subjects, relations, answers, names, arrays.get("also", no_more_answers()))
