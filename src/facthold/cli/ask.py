@@ -20,6 +20,7 @@ from facthold.files import writing
 from facthold.knowledge.ask import TOP, Answer, Knowledge, find_pairs, open_model
 from facthold.knowledge.judge import NONE
 from facthold.knowledge.names import LONGEST
+from facthold.prompts import MOST_NOISE
 
 ModelArgument = Annotated[Path, typer.Argument(help="A transformer with its facts, as safetensors.")]
 SubjectArgument = Annotated[str | None, typer.Argument(help="The subject, such as France.")]
@@ -81,6 +82,8 @@ def _check(
         raise ValueError(f"--output {output} goes with --file, the questions")
     if noise is not None and noise < 0:
         raise ValueError(f"--noise {noise} must be 0 or more")
+    if noise is not None and noise > MOST_NOISE:
+        raise ValueError(f"--noise {noise} must be at most {MOST_NOISE}")
     if top < 1:
         raise ValueError(f"--top {top} must be at least 1")
 
@@ -108,6 +111,8 @@ def _converse(knowledge: Knowledge, options: dict[str, Any], json: bool) -> None
         if sys.stdin.isatty():
             typer.echo("> ", nl=False, err=True)
         line = sys.stdin.readline()
+        if line and not line.strip() and not sys.stdin.isatty():
+            continue  # a file may have empty lines
         if line.strip().lower() in LEAVE:  # the end of the input is an empty line without its newline
             return
         try:

@@ -188,9 +188,16 @@ def _say(report: Report) -> None:
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
     typer.echo(DONE[report.kind].format(report) + new)
     so = "not said" if report.kind == "forget" else "said so"
-    typer.echo(
-        f"  {so} in {report.efficacy:.0%} of fresh prompts; of {report.others} other facts "
-        f"{report.specificity:.2%} of the right ones still are, {report.unchanged:.2%} say the same"
+    others = (
+        f"of {count(report.others, 'other fact')} {report.specificity:.2%} of the right ones still are, "
+        f"{report.unchanged:.2%} say the same"
     )
+    typer.echo(
+        f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
+    )
+    if not report.rank:
+        typer.echo("  nothing had to change")
+        return
     more = f"; {report.more_params} parameters more" if report.more_params else ""
-    typer.echo(f"  a change of rank {report.rank}: {report.matrix}, {report.size:.3g} of the norm of V{more}")
+    size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "that was zero before"
+    typer.echo(f"  a change of rank {report.rank}: {report.matrix}, {size}{more}")

@@ -14,7 +14,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from facthold.activations import ReLU
@@ -166,24 +166,30 @@ def _changed(
     seen, edited, pairs = _contested(forward, after, row, wins, draws)
     told = judge_table(forward, after, table_prompts(after, seed=FRESH))
     others = np.arange(len(table)) != row
+    # a new answer alone may make a tie where there was none: what was right is judged without it
+    right = judge_table(known.forward, known.problem, table_prompts(known.problem, seed=FRESH)).recalled
+    right = np.pad(right, (0, len(table) - len(right)))
     fresh, rows = prompts_of(after, row, PROBES, seed=FRESH), np.full(PROBES, row)
+    said = _said(known, row) if kind != "add" else known_as(after, known.model, judge(forward, table, fresh, rows))
 
     def tried(model: Transformer, way: str, size: float) -> Edited:
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
         now = Forward.of(model, after)
-        before, probes = judge(forward, table, fresh, rows), judge(now, table, fresh, rows)
+        probes = judge(now, table, fresh, rows)
         hits = ~np.isin(probes.said, table.right(row)) if kind == "forget" else probes.recalled
         telling = judge_table(now, after, table_prompts(after, seed=FRESH))
-        kept, unchanged = compare(told, telling, others)
+        kept, unchanged = compare(told, telling, others, right)
         known_now = Knowledge(model, after)
         speak, (subjects, relations, answers) = known_now.output_name, known_now.names
         report = Report(
             kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in named),
-            speak(_most(before.said)), speak(_most(probes.said)), float(hits.mean()), way, size, int(size > 0),
+            said, speak(_most(probes.said)), float(hits.mean()), way, size, int(size > 0),
             int(others.sum()), kept, unchanged, model.n_params - known.model.n_params, new,
         )  # fmt: skip
         return Edited(model, tables.without(after, row) if kind == "forget" else after, report)
 
+    if kind == "edit" and judge(forward, table, fresh, rows).recalled.all():
+        return tried(known.model, "nothing", 0.0)
     change = rank_one(seen, forward.U, edited, wins, *pairs, draws=draws)
     first = tried(_with(known.model, seen, change), seen.part.name, change.size(seen.M))
     if in_place or (first.report.done and first.report.specificity == 1.0):
@@ -213,9 +219,20 @@ def _own_neuron(
     return with_bump(model, own, v, place), name, size
 
 
-def compare(before: Verdicts, after: Verdicts, facts: np.ndarray) -> tuple[float, float]:
-    """Of these facts, the share of the right ones that stay right, and the share of all that say the same."""
-    was = before.recalled & facts
+def _said(known: Knowledge, row: int) -> str:
+    """What a model says to a fact of its table."""
+    fresh = prompts_of(known.problem, row, PROBES, seed=FRESH)
+    return known_as(known.problem, known.model, judge(known.forward, known.problem.table, fresh, np.full(PROBES, row)))
+
+
+def known_as(problem: FactualRecall, model: Transformer, told: Verdicts) -> str:
+    """What is said most often, by its name."""
+    return Knowledge(model, problem).output_name(_most(told.said))
+
+
+def compare(before: Verdicts, after: Verdicts, facts: np.ndarray, right: Bool[np.ndarray, " n"]) -> tuple[float, float]:
+    """Of these facts, the share of those that were ``right`` that stay so, and the share of all that say the same."""
+    was = right & facts
     kept = float(after.recalled[was].mean()) if was.any() else 1.0
     return kept, float((after.said == before.said)[facts].mean()) if facts.any() else 1.0
 
