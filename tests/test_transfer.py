@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 import facthold.experiments.table_size as table_size
 import facthold.real.base
+from facthold.cli.figure import _possible
 from facthold.errors import FactholdError
 from facthold.experiments.table_size import RANDOM, TableSize, answer_nats
 from facthold.facts import FactTable, balanced_table
@@ -149,3 +150,12 @@ def test_samples_of_one_source_are_drawn_apart() -> None:
 def test_what_has_no_meaning_is_refused(changes: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         dataclasses.replace(TINY, **changes)
+
+
+def test_without_the_packages_everything_else_is_still_made(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(facthold.real.base, "find_spec", lambda package: None)
+    assert not _possible(figure("transfer"), "smoke", {})
+    assert "transfer is left out" in capsys.readouterr().err
+    assert _possible(figure("fig6"), "smoke", {})

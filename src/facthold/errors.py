@@ -9,6 +9,10 @@ class FactholdError(Exception):
     """What went wrong and what to do about it, in one line. The command line prints it and exits with 2."""
 
 
+class MissingPackage(FactholdError):
+    """An optional package is not installed; the line says what to install."""
+
+
 def check_positive(**sizes: int) -> None:
     """Refuse sizes that are zero or below, by name: ``check_positive(d=d, m=m)``."""
     for name, value in sizes.items():

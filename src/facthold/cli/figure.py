@@ -31,7 +31,8 @@ from facthold.cli.dry import DryOption, dry_run
 from facthold.cli.messages import messages
 from facthold.cli.tables import show
 from facthold.cli.verify import judge_claims, print_claims
-from facthold.figures import FIGURES
+from facthold.errors import MissingPackage
+from facthold.figures import FIGURES, Figure
 from facthold.figures import figure as find_figure
 from facthold.report import FigureSection, write_report
 from facthold.sweep.provenance import provenance
@@ -92,6 +93,8 @@ def reproduce(
     check_preset(preset)
     place = find_place(workers, ray)
     changes = read_config(config)
+    if not names:
+        wanted = [f for f in wanted if _possible(f, preset, changes)]
     # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
     cells = [cell for f in wanted for cell in figure_cells(f, preset, changes.get(f.name))]
     if not figures_only:
@@ -116,6 +119,16 @@ def reproduce(
         for file in drawn.files:
             typer.echo(f"picture: {file}")
     typer.echo(f"report:  {page}")
+
+
+def _possible(figure: Figure, preset: str, changes: Mapping) -> bool:
+    """Whether all that a figure needs is installed; where everything is made, one that is not possible is left out."""
+    try:
+        _ = [cell.key for cell in figure_cells(figure, preset, changes.get(figure.name))]
+    except MissingPackage as error:
+        messages.print(f"{figure.name} is left out: {error}", markup=False)
+        return False
+    return True
 
 
 def _computing(name: str, preset: str, changes: Mapping, results: Store) -> float:

@@ -41,7 +41,10 @@ def source_table(source: str, S: int, R: int, D: int, seed: int) -> FactTable:
 
 def source_spec(source: str) -> dict[str, Any]:
     """What the facts of a source depend on beside its name: the packages that are installed."""
-    return {} if source == RANDOM else {"versions": find_source(source).versions}
+    if source == RANDOM:
+        return {}
+    find_source(source).check_installed()
+    return {"versions": find_source(source).versions}
 
 
 def answer_nats(table: FactTable) -> float:

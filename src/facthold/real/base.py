@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-from facthold.errors import FactholdError, check_positive, unknown
+from facthold.errors import MissingPackage, check_positive, unknown
 from facthold.facts_writing import Row
 
 
@@ -42,6 +42,12 @@ class Source:
         """The packages with their versions, as they are installed."""
         return ", ".join(f"{package} {_version(package)}".rstrip() for package in self.packages)
 
+    def check_installed(self) -> None:
+        """Refuse to go on without the packages."""
+        if not self.installed:
+            missing = " and ".join(package for package in self.packages if not find_spec(package))
+            raise MissingPackage(f"the facts of {self.name} need {missing}: pip install 'facthold[{self.extra}]'")
+
     def facts(self, relations: Sequence[str] | None = None) -> list[Row]:
         """The facts of these relations, by default of all with one answer; each once, in the source's order."""
         known = (*self.relations, *self.several)
@@ -49,9 +55,7 @@ class Source:
         for name in wanted:
             if name not in known:
                 raise unknown(f"relation of {self.name}", name, known)
-        if not self.installed:
-            missing = " and ".join(package for package in self.packages if not find_spec(package))
-            raise FactholdError(f"the facts of {self.name} need {missing}: pip install 'facthold[{self.extra}]'")
+        self.check_installed()
         return list(dict.fromkeys((s, r, a) for s, r, a in self._texts() if r in wanted))
 
     def _texts(self) -> Iterator[Row]:
