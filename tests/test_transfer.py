@@ -69,9 +69,10 @@ def test_a_real_table_is_the_sample_of_its_source_and_its_spec_names_the_version
 
 def test_a_missing_package_is_the_line_of_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     before = REAL.key
-    monkeypatch.setattr(facthold.real.base, "find_spec", lambda package: None)
-    with pytest.raises(FactholdError, match="the facts of countries need countryinfo and babel: pip install"):
-        REAL.run()
+    with monkeypatch.context() as without:
+        without.setattr(facthold.real.base, "find_spec", lambda package: None)
+        with pytest.raises(FactholdError, match="the facts of countries need countryinfo and babel: pip install"):
+            REAL.run()
     monkeypatch.setattr(facthold.real.base, "_version", lambda package: "0.0")
     assert REAL.key != before  # other facts, another cell
 
