@@ -28,6 +28,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/facthold verify $(DEMO_CLAIMS) --store out/demo.sqlite
 	$(BIN)/facthold transformer -S 16 -R 16 -d 16 --save out/transformer.safetensors
+	$(BIN)/facthold facts countries -o out/countries.csv
+	$(BIN)/facthold build out/countries.csv -o out/countries.safetensors
+	$(BIN)/facthold ask out/countries.safetensors France capital
 	$(BIN)/facthold reproduce fig1 fig6 ladder --figures-only --store out/demo.sqlite --out out
 
 test: check

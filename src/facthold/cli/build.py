@@ -113,6 +113,6 @@ def _say(f: dict[str, Any]) -> None:
         f"{f['bits_per_param']:.3g} bits of facts a parameter"
     )
     for w in f["widths"]:
-        tried = ", ".join(f"{m} ({share:.1%})" for m, share in w["tries"])
+        tried = ", ".join(f"{m} ({share:.2%})" for m, share in w["tries"])
         typer.echo(f"  {w['name']}: {count(w['m'], 'neuron')} for {count(w['facts'], 'fact')}; tried {tried}")
     typer.echo(f"built in {f['seconds']:.1f} s" + (f": {f['file']}" if "file" in f else ""))
