@@ -17,6 +17,7 @@ from facthold.construct.gates import Gates
 from facthold.embeddings import host_generator
 from facthold.facts import FactTable
 from facthold.factual import FactualRecall
+from facthold.knowledge.mend import mended
 from facthold.models.memory import MLPMemory
 from facthold.padding import geometric, pad_rows
 from facthold.train import Member, fit
@@ -104,8 +105,8 @@ def store_group(
 ) -> tuple[MLPMemory, float]:
     """m neurons for the group, and the share of its facts that win by `MARGIN`.
 
-    Where there are many, a look is at some of them and training goes on to the end; then all are asked, and the share
-    is of those that win by `LEAST`.
+    Where there are many, a look is at some of them and training goes on to the end. Then all are asked, the last few
+    get neurons of their own, and the share is of those that win by `LEAST`.
 
     The neurons are padded by zero ones, which stay zero: widths of a range share a compiled loop.
     """
@@ -122,9 +123,14 @@ def store_group(
     lr = learning.lr * min(1.0, (NARROW / m) ** 0.5)
     (run,) = fit([Member(start, task, key, lr)], learning, listener=hear)
     W, V = np.asarray(run.model.W)[:m], np.asarray(run.model.V)[:m]
-    share = float(won_by(run.model, task, LEAST).mean()) if many else run.final
-    share = 0.0 if run.status == "diverged" else share
-    return MLPMemory(jnp.asarray(W), jnp.asarray(V)), share
+    memory = MLPMemory(jnp.asarray(W), jnp.asarray(V))
+    if run.status == "diverged" or not many:
+        return memory, 0.0 if run.status == "diverged" else run.final
+    won = won_by(memory, task, LEAST)
+    if won.mean() < goal:
+        memory = mended(memory, group.problem, won, MARGIN)
+        won = won_by(memory, task, LEAST)
+    return memory, float(won.mean())
 
 
 def join(gates: Gates, groups: Sequence[FactGroup], memories: Sequence[MLPMemory], d: int) -> MLPMemory:

@@ -155,8 +155,8 @@ class _Search:
             )
         memory, share = self.made[enough]
         tries = tuple((m, s) for m, (_, s) in self.made.items())
-        self.state = f"{enough} neurons"
-        return memory, Width(self.name, len(self.group), enough, share, tries)
+        self.state = f"{len(memory.W)} neurons"
+        return memory, Width(self.name, len(self.group), len(memory.W), share, tries)
 
     def _upwards(self, ceiling: int) -> int | None:
         m = self.guess
