@@ -111,9 +111,12 @@ def test_any_right_answer_is_right() -> None:
 
 def test_a_tie_is_not_recall_and_one_output_has_no_rival() -> None:
     U = np.eye(3, 4, dtype=np.float32)
-    tied = judging._judge(U, np.array([[1.0, 1.0, 0.0, 0.0]]), np.array([0]), np.array([0]))
+    tied = judging._judge(U, np.array([[1.0, 1.0, 0.0, 0.0]]), np.array([0]), np.array([0]), judging.longest_of(U))
     assert (tied.margin[0], tied.recalled[0]) == (0.0, False)
-    alone = judging._judge(U[:1], np.array([[-1.0, 0.0, 0.0, 0.0]]), np.array([0]), np.array([0]))
+    one = U[:1]
+    alone = judging._judge(
+        one, np.array([[-1.0, 0.0, 0.0, 0.0]]), np.array([0]), np.array([0]), judging.longest_of(one)
+    )
     assert (alone.margin[0], alone.rival[0], alone.recalled[0]) == (np.inf, NONE, True)
 
 
