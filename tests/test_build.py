@@ -158,7 +158,7 @@ def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path, monkeypatch:
     calls = []
 
     def dies_later(group: Any, m: int, *rest: Any, **more: Any) -> Any:
-        if len(calls) == 4:
+        if len(calls) >= 4:  # several threads call: more than four may have come to an end
             raise MemoryError("killed")
         found = store_group(group, m, *rest, **more)
         calls.append(m)  # those in flight are lost
