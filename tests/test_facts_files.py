@@ -214,13 +214,6 @@ def test_what_is_no_file_of_facts_is_refused(tmp_path: Path) -> None:
     refused(tmp_path / "folder.csv", "is a folder")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
-    file = text_file(tmp_path, HEADER)
-    file.chmod(0)
-    refused(file, "cannot read .*: Permission denied; give another file")
-
-
 def test_a_system_error_while_reading_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> bytes:
         raise PermissionError(13, "Permission denied")

@@ -13,7 +13,7 @@ import numpy as np
 from facthold.errors import check_positive, unknown
 
 OPTIMISERS = ("adam", "adam-95", "sgd")
-"""adam-95 forgets second moments within about 20 steps (b2 = 0.95), and needs about half as many of them on batches."""
+"""adam-95 forgets second moments within about 20 steps (b2 = 0.95): on batches it stores more in as many steps."""
 RULES = ("best", "final")
 
 
