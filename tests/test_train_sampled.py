@@ -249,7 +249,7 @@ def member(N: int, seed: int = 0, lr: float | None = None, race: str | None = No
 def assert_heard_and_unchanged(members: list[Member], protocol: Protocol) -> list[Any]:
     """Each look of each member once, in order, as its curve has it; and the run is the same to the bit."""
     heard: list[tuple[int, int, float]] = []
-    listened = fit(members, protocol, listener=lambda i, steps, share: heard.append((i, steps, share)))
+    listened = fit(members, protocol, listener=lambda i, steps, share, _: heard.append((i, steps, share)))
     for i, (run, alone) in enumerate(zip(listened, fit(members, protocol), strict=True)):
         steps = protocol.check_every * (1 + np.arange(len(run.curve)))
         assert [(n, share) for j, n, share in heard if j == i] == list(zip(steps, run.curve.tolist(), strict=True))

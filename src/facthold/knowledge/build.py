@@ -25,6 +25,7 @@ from facthold.measure.smallest import find_smallest
 from facthold.models.transformer import Transformer, n_params
 from facthold.prompts import SEQUENCE
 from facthold.train import Member, RecallFacts, fit, protocol
+from facthold.train.engine import Listener
 
 NOISE = 32
 """Different noise tokens: words that are no names are told apart as so many."""
@@ -266,5 +267,5 @@ MAKERS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _heard(say: Say, d: int, steps: int) -> Callable[[int, int, float], None]:
-    return lambda i, done, share: say(f"training at d={d}: {done / steps:.0%} of the steps, {share:.2%} right")
+def _heard(say: Say, d: int, steps: int) -> Listener:
+    return lambda i, done, share, _: say(f"training at d={d}: {done / steps:.0%} of the steps, {share:.2%} right")

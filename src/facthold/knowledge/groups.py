@@ -119,7 +119,7 @@ def store_group(
     W, V = host_generator(key).standard_normal((2, m, d)).astype(np.float32)  # on the host: nothing is compiled
     start = MLPMemory(jnp.asarray(pad_rows(W * d**-0.5, wider)), jnp.asarray(pad_rows(V * m**-0.5, wider)))
     task = StoreSampled.of(group.problem, margin=MARGIN, also=group.also)
-    hear = None if listener is None else lambda _, steps_done, share: listener(steps_done / steps, share)
+    hear = None if listener is None else lambda _, steps_done, share, seen: listener(steps_done / steps, share)
     lr = learning.lr * min(1.0, (NARROW / m) ** 0.5)
     (run,) = fit([Member(start, task, key, lr)], learning, listener=hear)
     W, V = np.asarray(run.model.W)[:m], np.asarray(run.model.V)[:m]

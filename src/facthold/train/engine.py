@@ -50,8 +50,10 @@ ROUNDING = 1e-6
 """Slack when an accuracy in float32 is compared with the goal: far below one association in a million."""
 
 
-Listener = Callable[[int, int, float], None]
-"""Hears of a member by its index, its steps so far, and its accuracy at the last look."""
+Seen = dict[str, Any]
+"""What a task observes of its model at a look, by name; see `Task.observe`."""
+Listener = Callable[[int, int, float, Seen], None]
+"""Hears of a member by its index, its steps so far, and its accuracy and what else was seen at the last look."""
 
 _compiling: dict[Hashable, threading.Lock] = defaultdict(threading.Lock)
 """Locks by shapes, each held while a loop for these shapes is compiled."""
@@ -83,6 +85,8 @@ class Run:
     """Accuracy at the last look; nan where the run diverged."""
     curve: np.ndarray
     """Accuracy at each look."""
+    seen: Seen
+    """What the task observes, at each look."""
 
     @property
     def succeeded(self) -> bool:
@@ -97,6 +101,8 @@ class _State(NamedTuple):
     curve: Float[Array, " looks"]
     best: Float[Array, " looks"]
     """Highest accuracy up to each look."""
+    seen: Seen
+    """What the task observes, at each look."""
 
 
 def fit(
@@ -189,7 +195,7 @@ class Group:
         lanes.check()
         if self.states is None:
             with _compiling[self._shapes]:  # a second lane with the same shapes waits and finds it done
-                self.states = _start(self.params, self.spare, self.protocol)
+                self.states = _start(self.params, self.static, *self.data[:2], self.spare, self.protocol)
                 self.states = self._advance(0)  # no step: compiles, if it must
         self.steps = min(self.steps + self.stride, self.protocol.steps)
         self.states = jax.block_until_ready(self._advance(self.steps // self.protocol.check_every))
@@ -199,10 +205,11 @@ class Group:
         """The listener hears of looks since the last call: of several in a race, of none of a member that stopped."""
         if self.listener is None or self.states is None:
             return
-        curves = np.asarray(self.states.curve)
+        curves, seen = np.asarray(self.states.curve), {name: np.asarray(x) for name, x in self.states.seen.items()}
         for i, (member, looks) in enumerate(zip(self.indices, np.asarray(self.states.looks), strict=False)):
             for look in range(self.heard[i], looks):
-                self.listener(member, (look + 1) * self.protocol.check_every, float(curves[i, look]))
+                now = {name: values[i, look] for name, values in seen.items()}
+                self.listener(member, (look + 1) * self.protocol.check_every, float(curves[i, look]), now)
             self.heard[i] = int(looks)
 
     @property
@@ -253,19 +260,26 @@ def _finished(state: _State, static: Any, protocol: Protocol) -> Run:
         best=float(finite.max(initial=0.0)),
         final=float(curve[-1]),
         curve=curve,
+        seen={name: np.array(values[: int(state.looks)]) for name, values in state.seen.items()},
     )
 
 
-@partial(jax.jit, static_argnums=2)
-def _start(params: Any, spare: Any, protocol: Protocol) -> _State:
-    n = spare.size
+@eqx.filter_jit
+def _start(params: Any, static: Any, tasks: Task, keys: Any, spare: Any, protocol: Protocol) -> _State:
+    n, looks = spare.size, protocol.steps // protocol.check_every
+
+    def observe(params: Any, task: Task, key_data: Array) -> Seen:
+        return task.observe(eqx.combine(params, static), key=jax.random.wrap_key_data(key_data))
+
+    seen = jax.eval_shape(observe, *jax.tree.map(lambda x: x[0], (params, tasks, keys)))
     return _State(
         params=params,
         moments=jax.vmap(_optimiser(protocol).init)(params),
         looks=jnp.zeros(n, jnp.int32),
         status=jnp.where(spare, EXHAUSTED, TRAINING),
-        curve=jnp.zeros((n, protocol.steps // protocol.check_every)),
-        best=jnp.zeros((n, protocol.steps // protocol.check_every)),
+        curve=jnp.zeros((n, looks)),
+        best=jnp.zeros((n, looks)),
+        seen={name: jnp.zeros((n, looks, *value.shape), value.dtype) for name, value in seen.items()},
     )
 
 
@@ -306,12 +320,14 @@ def _steps_and_look(
 
     t = state.looks * protocol.check_every + jnp.arange(protocol.check_every)
     (params, moments), losses = lax.scan(step, (state.params, state.moments), t)
-    seen = task.accuracy(eqx.combine(params, static), key=jax.random.fold_in(key, -1 - state.looks))
+    model, k_look = eqx.combine(params, static), jax.random.fold_in(key, -1 - state.looks)
+    accuracy, observed = task.accuracy(model, key=k_look), task.observe(model, key=k_look)
     finite = jnp.isfinite(losses).all()
-    curve = state.curve.at[state.looks].set(jnp.where(finite, seen, jnp.nan))
-    best = state.best.at[state.looks].set(jnp.maximum(seen, state.best[state.looks - 1]))
+    curve = state.curve.at[state.looks].set(jnp.where(finite, accuracy, jnp.nan))
+    best = state.best.at[state.looks].set(jnp.maximum(accuracy, state.best[state.looks - 1]))
+    seen = {name: state.seen[name].at[state.looks].set(value) for name, value in observed.items()}
     looks = state.looks + 1
-    reached = seen >= protocol.goal - ROUNDING
+    reached = accuracy >= protocol.goal - ROUNDING
     if protocol.rule == "final":
         reached &= looks >= curve.size
     status = jnp.select(
@@ -319,7 +335,7 @@ def _steps_and_look(
         [DIVERGED, REACHED, EXHAUSTED, FUTILE],
         TRAINING,
     )
-    return _State(params, moments, looks, status, curve, best)
+    return _State(params, moments, looks, status, curve, best, seen)
 
 
 def _hopeless(best: Float[Array, " looks"], looks: Int[Array, ""], protocol: Protocol) -> Bool[Array, ""]:

@@ -33,6 +33,10 @@ class Task(eqx.Module):
     def accuracy(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The share recalled, by which a run succeeds."""
 
+    def observe(self, model: Any, *, key: PRNGKeyArray) -> dict[str, Array]:
+        """What else is kept of each look, by name: nothing, unless a task says so. ``key`` is `accuracy`'s."""
+        return {}
+
 
 class StoreAssociations(Task):
     """Full-batch cross entropy over all associations of a problem (section 3.2, empirical validation).

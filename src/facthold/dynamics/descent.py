@@ -1,0 +1,178 @@
+"""Gradient descent and Adam on the same facts, through the engine, with the observables of each look.
+
+Noise is either *drawn* afresh at each step, as in the paper's experiments, or *even*: each noise token counts
+(T - 3) / n_noise in every prompt. For linear attention whose noise tokens all have the same weights the second is the
+population loss itself, with no sampling at all; for softmax attention it is another task, and refused.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from facthold.dynamics.observables import AnswerSets, losses
+from facthold.errors import check_positive, unknown
+from facthold.facts import FactTable
+from facthold.factual import FactualRecall
+from facthold.models.linear_attention import LinearAttention
+from facthold.models.softmax_head import SoftmaxHead
+from facthold.prompts import Prompts
+from facthold.train.engine import Listener, Member, Seen, fit
+from facthold.train.protocols import Protocol
+from facthold.train.tasks import BATCH, Task
+
+NOISE = ("drawn", "even")
+
+
+class Embedded(eqx.Module):
+    """The fixed embeddings that a softmax head sees its tokens by."""
+
+    phi: Float[Array, "tokens d"]
+    query: Float[Array, " d"]
+    U: Float[Array, "A d"]
+
+
+class LearnFacts(Task):
+    """Cross entropy over the answers, with the observables of section 5 at each look."""
+
+    prompts: Prompts
+    sets: AnswerSets
+    p_relation: Float[Array, "R A"]
+    asked: Int[Array, " questions"]
+    """Facts whose answers are kept at each look, as rows of the table."""
+    embedded: Embedded | None
+    batch: int = eqx.field(static=True)
+    """Prompts a step; 0: every fact once."""
+    draws: int = eqx.field(static=True)
+    """Prompts of each fact at a look."""
+    noise: str = eqx.field(static=True)
+
+    @classmethod
+    def of(
+        cls,
+        table: FactTable,
+        *,
+        T: int,
+        n_noise: int,
+        noise: str = "drawn",
+        batch: int = BATCH,
+        draws: int = 16,
+        asked: Int[np.ndarray, " questions"] | None = None,
+        problem: FactualRecall | None = None,
+    ) -> "LearnFacts":
+        """The task of learning ``table``. With a ``problem`` it is for softmax attention by its embeddings."""
+        if noise not in NOISE:
+            raise unknown("noise", noise, NOISE)
+        if noise == "even" and problem is not None:
+            raise ValueError("noise='even' is the population loss of linear attention alone; take noise='drawn'")
+        check_positive(draws=draws)
+        if batch < 0:
+            raise ValueError(f"batch={batch} must not be negative; 0 takes every fact at each step")
+        embedded = None
+        if problem is not None:
+            embedded = Embedded(*map(jnp.asarray, (problem.prompt_phi, problem.phi[problem.EOS], problem.U)))
+        return cls(
+            prompts=Prompts.of(table, T=T, n_noise=n_noise),
+            sets=AnswerSets.of(table),
+            p_relation=jnp.asarray(_answers_of_relations(table)),
+            asked=jnp.asarray(np.zeros(0, np.int32) if asked is None else np.asarray(asked, np.int32)),
+            embedded=embedded,
+            batch=batch,
+            draws=1 if noise == "even" else draws,
+            noise=noise,
+        )
+
+    def loss(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        k_facts, k_noise = jax.random.split(key)
+        facts = self.prompts.draw(self.batch, key=k_facts) if self.batch else jnp.arange(len(self.prompts.subjects))
+        log_p = jax.nn.log_softmax(self.logits(model, facts, key=k_noise))
+        return -jnp.take_along_axis(log_p, self.prompts.answers[facts][:, None], axis=1).mean()
+
+    def accuracy(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        return self.observe(model, key=key)["accuracy"]
+
+    def observe(self, model: Any, *, key: PRNGKeyArray) -> Seen:
+        """Means over every fact, each from `draws` prompts, and the standard error that drawing leaves to the loss."""
+        n = len(self.prompts.subjects)
+        facts = jnp.repeat(jnp.arange(n), self.draws)
+        log_p = jax.nn.log_softmax(self.logits(model, facts, key=key))
+        answers, r = self.prompts.answers[facts], self.prompts.relations[facts] - self.sets.of_subject.shape[0]
+        each = losses(log_p, answers, self.sets.of_relation[r], self.sets.of_subject[self.prompts.subjects[facts]])
+        p = jnp.exp(log_p)
+        each["from_relation"] = jnp.linalg.norm(p - self.p_relation[r], axis=1)
+        each["from_fact"] = jnp.linalg.norm(p - jax.nn.one_hot(answers, p.shape[1]), axis=1)
+        spread = each["loss"].reshape(n, self.draws).var(axis=1, ddof=1 if self.draws > 1 else 0)
+        seen = {name: values.mean() for name, values in each.items()}
+        seen["loss_error"] = jnp.sqrt(spread.sum() / self.draws) / n
+        asked = log_p.reshape(n, self.draws, -1)[self.asked, 0]
+        return seen | {"answers": asked.argmax(axis=1), "sure": jnp.exp(asked.max(axis=1))} | self._weights(model)
+
+    def logits(self, model: Any, facts: Int[Array, " n"], *, key: PRNGKeyArray) -> Float[Array, "n A"]:
+        """The logits of all answers, for a prompt of each fact."""
+        counts = self._even(facts) if self.noise == "even" else self.prompts.counts(facts, key=key)
+        if self.embedded is None:
+            return model.logits(counts)
+        return model.logits(counts, self.embedded.phi, self.embedded.query, self.embedded.U)
+
+    def _even(self, facts: Int[Array, " n"]) -> Float[Array, "n tokens"]:
+        """Token counts with all noise tokens in equal shares."""
+        token = jnp.arange(self.prompts.n_tokens)
+        noise = (token >= self.prompts.first_noise) & (token < self.prompts.EOS)
+        shared = noise * (self.prompts.T - 3) / self.prompts.n_noise + (token == self.prompts.EOS)
+        s, r = self.prompts.subjects[facts][:, None], self.prompts.relations[facts][:, None]
+        return shared + (token == s) + (token == r)
+
+    def _weights(self, model: Any) -> Seen:
+        """The largest W_KQ of each kind of token, where the model has one number for it."""
+        if not isinstance(model, LinearAttention):
+            return {}
+        S, first = self.sets.of_subject.shape[0], self.sets.of_subject.shape[0] + self.sets.of_relation.shape[0]
+        log_K = jnp.log(jnp.abs(model.W_KQ))
+        ends = {"subject": (0, S), "relation": (S, first), "noise": (first, -1), "EOS": (-1, None)}
+        return {f"log_W_KQ_{kind}": log_K[a:b].max() for kind, (a, b) in ends.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """What was seen of one run, from before the first step on."""
+
+    steps: Int[np.ndarray, " looks"]
+    seen: Seen
+    status: str
+    """How the engine ended: 'reached', 'exhausted' or 'diverged'."""
+    model: Any
+
+
+def descend(
+    task: LearnFacts,
+    model: LinearAttention | SoftmaxHead,
+    protocol: Protocol,
+    *,
+    key: PRNGKeyArray,
+    listener: Listener | None = None,
+) -> Descent:
+    """Train ``model`` to the end of ``protocol``: the curve is the result, and no accuracy ends it."""
+    whole = replace(protocol, goal=1.0, rule="final", futility=None)
+    before = jax.device_get(_observe(task, model, key))
+    if listener is not None:
+        listener(0, 0, float(before["accuracy"]), before)
+    (run,) = fit([Member(model, task, key)], whole, listener=listener)
+    steps = protocol.check_every * np.arange(len(run.curve) + 1)
+    seen = {name: np.concatenate([np.asarray(first)[None], run.seen[name]]) for name, first in before.items()}
+    return Descent(steps, seen, run.status, run.model)
+
+
+@eqx.filter_jit
+def _observe(task: LearnFacts, model: Any, key: PRNGKeyArray) -> Seen:
+    return task.observe(model, key=key)
+
+
+def _answers_of_relations(table: FactTable) -> Float[np.ndarray, "R A"]:
+    """p*(a | r) for facts asked equally often."""
+    counts = np.zeros((table.R, table.A), np.float32)
+    np.add.at(counts, (table.relations, table.answers), 1)
+    return counts / counts.sum(axis=1, keepdims=True)

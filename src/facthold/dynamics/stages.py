@@ -1,0 +1,173 @@
+"""The stages of a loss curve, found from the curve: the start, a rest at the loss of a partial guess, convergence.
+
+A curve *rests* at a level when it stays within `BAND` of it at least as long as the drop into it took. The levels that
+it might rest at come from the table alone: the entropy of a, of a given r (hallucination by relation), of a given s.
+What was not reached is None, and a table whose levels lie too near each other to be told apart is said to be one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from facthold.facts import FactTable
+
+BAND = 0.02
+"""How far from a level, as a share of it, a curve may lie and still rest there."""
+CONVERGED = 0.01
+"""The loss at which a model has learnt its facts."""
+UNSTABLE = 1.25
+"""A loss that rises above so many times its first value: the steps are too long."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Losses in nats that a curve may rest at."""
+
+    start: float
+    """ln |A|: every answer alike."""
+    marginal: float
+    """The entropy of p*(a): what is known before subject and relation are."""
+    relation: float
+    """The mean entropy of p*(a | r), ln D for a balanced table: hallucination."""
+    subject: float
+    """The mean entropy of p*(a | s): an answer of the subject, whatever was asked."""
+
+    @classmethod
+    def of(cls, table: FactTable, p: np.ndarray | None = None) -> "Levels":
+        weights = np.full(len(table), 1 / len(table)) if p is None else np.asarray(p, float)
+        alone = np.zeros(len(table), int)
+        entropies = (_entropy(of, table, weights) for of in (alone, table.relations, table.subjects))
+        return cls(math.log(table.A), *entropies)
+
+
+def _entropy(of: np.ndarray, table: FactTable, weights: np.ndarray) -> float:
+    """The mean entropy of the answer given ``of``, in nats."""
+    joint = np.zeros((int(of.max()) + 1, table.A))
+    np.add.at(joint, (of, table.answers), weights)
+    given = np.divide(joint, joint.sum(axis=1, keepdims=True), out=np.ones_like(joint), where=joint > 0)
+    return float(-(joint * np.log(given)).sum())
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A stretch of the curve near one level."""
+
+    level: float
+    begins: float | None
+    ends: float | None
+    """Where it leaves the band; None: it does not, in the time that was seen."""
+    drop: float | None
+    """How long the fall into it took, from where the loss left its start."""
+
+    @property
+    def lasts(self) -> float | None:
+        return None if self.begins is None or self.ends is None else self.ends - self.begins
+
+    @property
+    def seen(self) -> bool:
+        """Whether the curve rests here, rather than passes."""
+        return self.lasts is not None and self.drop is not None and self.lasts >= self.drop
+
+
+@dataclass(frozen=True)
+class Stages:
+    """What a loss curve shows. Times are in the unit of the curve; None: not reached."""
+
+    left: float | None
+    """When the loss left its start: fell below it by more than the band."""
+    relation: Rest
+    subject: Rest
+    converged: float | None
+    resting: str | None
+    """'relation' or 'subject': the level at which the curve rests the longest. None: at neither."""
+    problem: str | None
+    """Why stages cannot be read from this curve, in words; None: they can."""
+
+    @property
+    def hallucination(self) -> float | None:
+        """How long the model answered by the relation alone."""
+        return self.relation.lasts if self.problem is None and self.relation.seen else None
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self) | {"hallucination": self.hallucination}
+
+    @property
+    def says(self) -> str:
+        """The stages in one line."""
+        if self.problem:
+            return self.problem
+        if self.left is None:
+            return "the loss has not left its start"
+        parts = [f"left its start at {self.left:.4g}"]
+        if self.resting is None:
+            parts.append("rested at no partial guess")
+        else:
+            rest: Rest = getattr(self, self.resting)
+            parts.append(f"knew the {self.resting} alone from {rest.begins:.4g} to {rest.ends:.4g}")
+        parts.append("not converged" if self.converged is None else f"converged at {self.converged:.4g}")
+        return ", ".join(parts)
+
+
+def find_stages(
+    times: Sequence[float] | Float[np.ndarray, " times"],
+    loss: Sequence[float] | Float[np.ndarray, " times"],
+    levels: Levels,
+    *,
+    band: float = BAND,
+    converged: float = CONVERGED,
+) -> Stages:
+    """The stages of the curve ``loss``, seen at ``times``."""
+    t, y = np.asarray(times, float), np.asarray(loss, float)
+    if t.shape != y.shape or t.ndim != 1 or len(t) < 2:
+        raise ValueError(f"a curve needs two or more times and as many losses, not {t.shape} and {y.shape}")
+    left = crossing(t, y, levels.start * (1 - band))
+    rests = {}
+    for name in ("relation", "subject"):
+        level = getattr(levels, name)
+        begins, ends = crossing(t, y, level * (1 + band)), crossing(t, y, level * (1 - band))
+        drop = None if begins is None or left is None else max(begins - left, 0.0)
+        rests[name] = Rest(level, begins, ends, drop)
+    seen = [name for name, rest in rests.items() if rest.seen]
+    resting = max(seen, key=lambda name: rests[name].lasts or 0.0, default=None)
+    problem = _problem(y, levels, band, converged)
+    return Stages(left, rests["relation"], rests["subject"], crossing(t, y, converged), resting, problem)
+
+
+def crossing(times: Float[np.ndarray, " times"], loss: Float[np.ndarray, " times"], level: float) -> float | None:
+    """When the curve first falls below the level, between two looks by a straight line; None: never."""
+    below = np.flatnonzero(loss < level)
+    if not len(below):
+        return None
+    i = below[0]
+    if i == 0:
+        return float(times[0])
+    share = (loss[i - 1] - level) / (loss[i - 1] - loss[i])
+    return float(times[i - 1] + share * (times[i] - times[i - 1]))
+
+
+def _problem(loss: np.ndarray, levels: Levels, band: float, converged: float) -> str | None:
+    """Why no stage can be read: a run that broke, or levels that cannot be told apart."""
+    bad = np.flatnonzero(~np.isfinite(loss))
+    if len(bad):
+        return f"training diverged: the loss is not finite from look {bad[0]} on; take a smaller learning rate"
+    if loss.max() > UNSTABLE * max(loss[0], levels.start):
+        return (
+            f"training is unstable: the loss rose from {loss[0]:.3g} to {loss.max():.3g}; take a smaller learning rate"
+        )
+    if levels.relation * (1 + band) >= levels.start * (1 - band):
+        return (
+            f"the stages cannot be told apart: knowing the relation leaves a loss of {levels.relation:.3g}, and "
+            f"knowing nothing {levels.start:.3g}; the relations of this table share their answers"
+        )
+    if levels.relation * (1 - band) <= converged:
+        return (
+            "the stages cannot be told apart: in this table the relation alone gives the answer, "
+            "so that nothing is left to hallucinate"
+        )
+    return None

@@ -1,0 +1,49 @@
+"""Where training of a linear attention model begins."""
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from facthold.embeddings import host_generator
+from facthold.errors import unknown
+from facthold.keys import fold
+from facthold.models.linear_attention import LinearAttention
+
+STARTS = ("balanced", "equal", "random")
+SMALLEST = math.log(np.finfo(np.float32).tiny)
+"""Starts below exp of this are no normal float32."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """'balanced': assumption 2, W_OV = alpha and W_KQ = alpha sqrt(|A| + 1). 'equal': every weight alpha, as in figure
+    5. 'random': W_KQ is alpha and W_OV normal with standard deviation alpha, which no theorem covers."""
+
+    kind: str = "balanced"
+    log_alpha: float = math.log(1e-5)
+    seed: int = 0
+    """For the random start alone."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in STARTS:
+            raise unknown("start", self.kind, STARTS)
+        if not math.isfinite(self.log_alpha):
+            raise ValueError(f"log_alpha={self.log_alpha} must be finite")
+
+    def ratio(self, A: int, tokens: int) -> tuple[Float[np.ndarray, "A tokens"], float]:
+        """W_OV / alpha, and W_KQ / alpha."""
+        if self.kind == "random":
+            return host_generator(fold(jax.random.key(self.seed), "start")).standard_normal((A, tokens)), 1.0
+        return np.ones((A, tokens)), math.sqrt(A + 1) if self.kind == "balanced" else 1.0
+
+    def model(self, A: int, tokens: int) -> LinearAttention:
+        """The model to train by steps, in float32."""
+        if self.log_alpha < SMALLEST:
+            raise ValueError(f"alpha = exp({self.log_alpha:g}) is no number in float32; take a larger one, or the flow")
+        W_OV, W_KQ = self.ratio(A, tokens)
+        alpha = math.exp(self.log_alpha)
+        return LinearAttention(jnp.asarray(alpha * W_OV, jnp.float32), jnp.full(tokens, alpha * W_KQ, jnp.float32))
