@@ -1,10 +1,19 @@
 """The claims by name, in the order in which they are read: theorem 1, its limits, training, beyond."""
 
-from facthold.claims import constructions, facts, facts_built, limits, margins, scaling
+from facthold.claims import constructions, facts, facts_built, flow, learning, limits, margins, scaling
 from facthold.claims.base import Claim, Judgement
 from facthold.errors import unknown
 
-ALL = (*margins.CLAIMS, *scaling.CLAIMS, *facts.CLAIMS, *facts_built.CLAIMS, *limits.CLAIMS, *constructions.CLAIMS)
+ALL = (
+    *margins.CLAIMS,
+    *scaling.CLAIMS,
+    *facts.CLAIMS,
+    *facts_built.CLAIMS,
+    *flow.CLAIMS,
+    *learning.CLAIMS,
+    *limits.CLAIMS,
+    *constructions.CLAIMS,
+)
 CLAIMS: dict[str, Claim] = {claim.id: claim for claim in ALL}
 
 

@@ -60,7 +60,7 @@ class LearnFacts(Task):
         n_noise: int,
         noise: str = "drawn",
         batch: int = BATCH,
-        draws: int = 16,
+        draws: int = 4,
         asked: Int[np.ndarray, " questions"] | None = None,
         problem: FactualRecall | None = None,
     ) -> "LearnFacts":

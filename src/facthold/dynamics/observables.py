@@ -94,7 +94,13 @@ class Watched(eqx.Module):
         far = {"from_relation": self.p_relation, "from_fact": fact}
         distances = {name: jnp.linalg.norm(p - goal, axis=1) for name, goal in far.items()}
         means = {name: (self.weights * value).sum() for name, value in (each | distances).items()}
-        return means | {"from_relation_worst": distances["from_relation"].max()}
+        return means | {"from_relation_worst": distances["from_relation"].max(), "relation_gap": self._relation_gap(p)}
+
+    def _relation_gap(self, p: Float[Array, "n A"]) -> Float[Array, ""]:
+        """sqrt(sum_r p(r)^2 ||p*(. | r) - E[p-hat | r]||^2), which lemma 6 bounds."""
+        first, last = self.kinds[KINDS.index("relation")]
+        apart = self.counts[:, first:last].T @ (self.weights[:, None] * (self.p_relation - p))
+        return jnp.linalg.norm(apart)
 
     def by_kind(self, name: str, values: Float[Array, " tokens"], least: bool = False) -> Seen:
         """The largest (or smallest) value over the tokens of each kind."""

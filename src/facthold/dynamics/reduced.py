@@ -16,7 +16,8 @@ the time at which z raises its answers by x is an integral:
     t(x) = (1 / lambda) [ asinh(2 s x / C) / 2 + int_0^x (exp(u) - 1) / n  s / sqrt(C^2 + 4 s^2 u^2) du ],
 
 lambda = p(z) ||p*(. | z) - p_0||. The first term is the escape from the origin, about log(1 / alpha) / lambda; the
-second is the slowing down near the end, (Ei(x) - ln x - gamma) / (2 n lambda) as C vanishes. ``docs/dynamics.md`` derives it.
+second is the slowing down near the end, (Ei(x) - ln x - gamma) / (2 n lambda) as C vanishes. ``docs/dynamics.md``
+derives it.
 
 Nothing here knows a model: a prediction cannot leak into what it judges.
 """
@@ -24,6 +25,7 @@ Nothing here knows a model: a prediction cannot leak into what it judges.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -74,13 +76,19 @@ class Growth:
         """t(x)."""
         if gap <= 0:
             return 0.0
-        psi = _half_asinh(math.log(2 * self.scale * gap) - self.log_invariant)
+        slowed = quad(self._slower, 0.0, min(gap, FAR), epsabs=1e-12, epsrel=1e-10, limit=200)[0]
+        return (float(self._escaping(np.array(gap))) + slowed) / self.rate
+
+    def _escaping(self, gap: np.ndarray) -> np.ndarray:
+        """psi = asinh(2 s x / C) / 2: the time it would take at the first rate, in units of 1 / lambda."""
+        log_y = np.log(2 * self.scale * gap) - self.log_invariant
+        near = np.arcsinh(np.exp(np.minimum(log_y, 30.0)))
+        return np.where(log_y < 30.0, near, log_y + math.log(2)) / 2
+
+    def _slower(self, u: Any) -> Any:
+        """The integrand of what slowing down adds to psi."""
         C = math.exp(self.log_invariant) if self.log_invariant > -FAR else 0.0
-
-        def slower(u: float) -> float:
-            return math.expm1(u) / self.n * self.scale / math.hypot(C, 2 * self.scale * u) if u > 0 else 0.5 / self.n
-
-        return (psi + quad(slower, 0.0, min(gap, FAR), epsabs=1e-12, epsrel=1e-10, limit=200)[0]) / self.rate
+        return np.expm1(u) / self.n * self.scale / np.hypot(C, 2 * self.scale * u)
 
     def loss_at(self, t: float) -> float:
         """What these tokens leave to the loss at time t."""
@@ -89,13 +97,13 @@ class Growth:
     @cached_property
     def _curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Times and losses, close enough together for straight lines between them."""
-        gaps = np.concatenate([[0.0], np.geomspace(1e-6, 60.0, 4000)])
-        return np.array([self.time(x) for x in gaps]), np.array([self.loss(x) for x in gaps])
-
-
-def _half_asinh(log_y: float) -> float:
-    """asinh(y) / 2, of log y."""
-    return math.asinh(math.exp(log_y)) / 2 if log_y < 30 else (log_y + math.log(2)) / 2
+        gaps = np.geomspace(1e-7, 60.0, 8000)
+        nodes, weights = np.polynomial.legendre.leggauss(8)
+        width, middle = np.diff(gaps)[:, None] / 2, (gaps[1:] + gaps[:-1])[:, None] / 2
+        first = quad(self._slower, 0.0, gaps[0])[0]
+        slowed = first + np.cumsum(np.r_[0.0, (self._slower(middle + width * nodes) * weights * width).sum(axis=1)])
+        times = (self._escaping(gaps) + slowed) / self.rate
+        return np.r_[0.0, times], np.log1p((self.n - 1) * np.exp(-np.r_[0.0, gaps]))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,20 @@
 """The figures by name."""
 
 from facthold.errors import unknown
-from facthold.figures import constructions, edits, facts, fig1, fig6, heatmap, ladder, robustness, storage, transfer
+from facthold.figures import (
+    constructions,
+    edits,
+    facts,
+    fig1,
+    fig5,
+    fig6,
+    heatmap,
+    ladder,
+    robustness,
+    stages,
+    storage,
+    transfer,
+)
 from facthold.figures.base import PRESETS, Figure, Values
 
 FIGURES: dict[str, Figure] = {
@@ -10,8 +23,10 @@ FIGURES: dict[str, Figure] = {
         fig1.FIGURE,
         *facts.FIGURES,
         heatmap.FIGURE,
+        fig5.FIGURE,
         fig6.FIGURE,
         ladder.FIGURE,
+        stages.FIGURE,
         constructions.FIGURE,
         robustness.FIGURE,
         transfer.FIGURE,

@@ -1,0 +1,133 @@
+"""The flow cell: gradient flow on one table from one start, what it keeps, and the stages of its loss."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from facthold.cells import Cell, Result
+from facthold.dynamics.flow import COORDINATES, Trajectory, gradient_flow
+from facthold.dynamics.population import KINDS, WAYS, Population, population
+from facthold.dynamics.stages import Levels, find_stages
+from facthold.dynamics.start import Start
+from facthold.errors import check_positive, unknown
+from facthold.facts import make_table
+from facthold.keys import derive
+from facthold.prompts import check_length
+
+CURVES = ("loss", "relation_loss", "subject_loss", "accuracy", "from_relation", "from_fact")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow(Cell):
+    """Gradient flow in float64, looked at `points` times up to t_end, of which the stored curves keep 400."""
+
+    kind: ClassVar[str] = "flow"
+
+    S: int
+    R: int
+    D: int
+    T: int
+    n_noise: int
+    log_alpha: float
+    t_end: float
+    start: str = "balanced"
+    table: str = "balanced"
+    way: str = "pooled"
+    coordinates: str = "direct"
+    points: int = 2000
+    spacing: str = "linear"
+    """'linear' or 'log': how the looks lie between 0 and t_end."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_positive(S=self.S, R=self.R, D=self.D, n_noise=self.n_noise, points=self.points)
+        check_length(self.T)
+        Start(self.start, self.log_alpha)  # refuses unknown ones
+        for name, value, known in (("way", self.way, WAYS), ("coordinates", self.coordinates, COORDINATES)):
+            if value not in known:
+                raise unknown(name, value, known)
+        if not 0 < self.t_end < math.inf:
+            raise ValueError(f"t_end={self.t_end} must be above 0 and finite")
+
+    @property
+    def label(self) -> str:
+        return f"gradient flow, S={self.S} R={self.R} D={self.D}, {self.table} table, {self.start} start"
+
+    @property
+    def cost(self) -> float:
+        return 5.0
+
+    @property
+    def times(self) -> np.ndarray:
+        if self.spacing == "log":
+            return np.concatenate([[0.0], np.geomspace(1e-3 * self.t_end, self.t_end, self.points)])
+        return np.linspace(0.0, self.t_end, self.points + 1)
+
+    def run(self) -> Result:
+        facts = make_table(self.table, self.S, self.R, self.D, key=derive("flow", self.seed))
+        asked = population(facts, T=self.T, n_noise=self.n_noise, way=self.way, key=derive("flow-noise", self.seed))
+        start = Start(self.start, self.log_alpha, self.seed)
+        run = gradient_flow(asked, start, self.times, coordinates=self.coordinates)
+        if len(run.times) < 2:
+            return {"failure": run.failure, "steps": run.steps, "population": asked.says}
+        levels = Levels.of(facts)
+        return {
+            "failure": run.failure, "steps": run.steps, "population": asked.says, "levels": vars(levels),
+            "stages": find_stages(run.times, run.seen["loss"], levels).values,
+            "first_loss": float(run.seen["loss"][0]), "last_loss": float(run.seen["loss"][-1]),
+            "rates": rates(asked), "left": {kind: _left(run, kind) for kind in KINDS},
+            **_kept(run, start), "excess": _excess(run, asked, start), "curves": curves(run.times, run.seen),
+        }  # fmt: skip
+
+
+def rates(asked: Population) -> dict[str, float]:
+    """lambda(z) = E[C(z)] ||p*(. | z) - p_0|| while all weights are small, the largest of each kind of token: by what
+    W_KQ(z) grows. p*(. | z) is weighed by how often z stands in a prompt."""
+    answers = np.eye(asked.table.A)[asked.answers] - 1 / asked.table.A
+    pull = asked.mobility * ((asked.weights[:, None] * answers).T @ asked.counts)
+    each = np.linalg.norm(pull, axis=0)
+    return {kind: float(each[asked.columns(kind)].max()) for kind in KINDS}
+
+
+def curves(times: np.ndarray, seen: dict[str, Any], most: int = 400) -> dict[str, list[float]]:
+    """The observables that figures draw, at no more than so many times."""
+    kept = np.unique(np.linspace(0, len(times) - 1, most).astype(int))
+    names = [name for name in seen if name in CURVES or name.startswith("log_W_KQ")]
+    return {"t": times[kept].tolist()} | {name: np.asarray(seen[name], float)[kept].tolist() for name in names}
+
+
+LEFT = math.log(0.1)
+"""A token has left the origin when the logarithm of its W_KQ has come this far."""
+
+
+def _left(run: Trajectory, kind: str) -> float | None:
+    """When the largest W_KQ of this kind of token has left the origin; None: not while it was seen."""
+    beyond = np.flatnonzero(run.seen[f"log_W_KQ_{kind}"] > LEFT)
+    return float(run.times[beyond[0]]) if len(beyond) else None
+
+
+def _kept(run: Trajectory, start: Start) -> dict[str, float | None]:
+    """How far what gradient flow conserves has drifted, and the smallest W_KQ seen; None in logarithmic coordinates,
+    where the difference of two squares would be all rounding."""
+    if "conserved" not in run.seen:
+        return {"drift": None, "sum_drift": None, "least_ratio": None}
+    alpha = math.exp(start.log_alpha)
+    conserved, largest = run.seen["conserved"], float((run.seen["W_KQ"] ** 2).max())
+    return {
+        "drift": float(np.abs(conserved - conserved[0]).max() / largest),
+        "sum_drift": float(np.abs(run.seen["sum_W_OV"] - run.seen["sum_W_OV"][0]).max() / math.sqrt(largest)),
+        "least_ratio": float(run.seen["W_KQ"].min() / alpha),
+    }
+
+
+def _excess(run: Trajectory, asked: Population, start: Start) -> dict[str, float]:
+    """By how much log W_KQ comes above lemma 5's bounds for subjects and for noise, at the worst time: 0 or less where
+    they hold. At t = 0 both sides are the same."""
+    first = start.log_alpha + 0.5 * math.log(asked.table.A + 1)
+    p_s = np.bincount(asked.table.subjects[asked.facts], asked.weights).max()
+    speeds = {"subject": 2 * p_s, "noise": 2 * asked.T / asked.n_noise}
+    return {
+        kind: float((run.seen[f"log_W_KQ_{kind}"] - first - speed * run.times).max()) for kind, speed in speeds.items()
+    }
