@@ -32,6 +32,13 @@ AT_ANY_SIZE = (
     "one-hot",
     "layerwise",
     "all-facts",
+    "flow-conserves",
+    "weights-grow-slowly",
+    "loss-vanishes",
+    "sequential-learning",
+    "relations-learnt",
+    "comparison",
+    "marginal-first",
 )
 """Identities, bounds and exact moments: they hold at smoke sizes too. The others are laws of growth."""
 

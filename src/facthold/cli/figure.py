@@ -161,4 +161,7 @@ def print_fits(drawn: Drawn) -> None:
         for fit in drawn.fits
     ]
     title = f"{drawn.figure.name}: {drawn.figure.title} (preset {drawn.preset})"
+    if not rows:
+        typer.echo(f"{title}; nothing is fitted")
+        return
     show(title, ("fit", "slope", "constant", "95% interval", "points"), rows)

@@ -100,7 +100,7 @@ def gradient_flow(
 
 @jax.jit(static_argnames=("most_steps", "direct", "stiff"))
 def _solve(
-    watched: Watched, first: PyTree, times: Array, rtol: float, atol: float, most_steps: int, direct: bool, stiff: bool
+    watched: Watched, first: PyTree, times: Array, rtol: Any, atol: Any, most_steps: int, direct: bool, stiff: bool
 ) -> Any:
     motion: Any
     motion, look = (_direct, _look_direct) if direct else (_log, _look_log)

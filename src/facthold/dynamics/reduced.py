@@ -77,7 +77,7 @@ class Growth:
         if gap <= 0:
             return 0.0
         slowed = quad(self._slower, 0.0, min(gap, FAR), epsabs=1e-12, epsrel=1e-10, limit=200)[0]
-        return (float(self._escaping(np.array(gap))) + slowed) / self.rate
+        return (float(self._escaping(np.array([gap]))[0]) + slowed) / self.rate
 
     def _escaping(self, gap: np.ndarray) -> np.ndarray:
         """psi = asinh(2 s x / C) / 2: the time it would take at the first rate, in units of 1 / lambda."""
@@ -155,6 +155,10 @@ class Reduced:
     def loss(self, times: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
         """The loss at these times: that of the relation and that of the subject add up."""
         return sum(np.interp(times, *growth._curve) for growth in (self.relation, self.subject))
+
+    def relation_loss(self, times: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
+        """The part of it that knowing the relation would leave out."""
+        return np.interp(times, *self.relation._curve)
 
     def time_of(self, loss: float) -> float:
         """When the loss falls to this value."""

@@ -119,10 +119,15 @@ def find_stages(
     loss: Sequence[float] | Float[np.ndarray, " times"],
     levels: Levels,
     *,
+    relation_loss: Sequence[float] | Float[np.ndarray, " times"] | None = None,
     band: float = BAND,
     converged: float = CONVERGED,
 ) -> Stages:
-    """The stages of the curve ``loss``, seen at ``times``."""
+    """The stages of the curve ``loss``, seen at ``times``.
+
+    Where the levels of the relation and of the subject are the same, as for D = R, the loss alone does not say which of
+    them a rest is at; ``relation_loss`` does.
+    """
     t, y = np.asarray(times, float), np.asarray(loss, float)
     if t.shape != y.shape or t.ndim != 1 or len(t) < 2:
         raise ValueError(f"a curve needs two or more times and as many losses, not {t.shape} and {y.shape}")
@@ -133,10 +138,25 @@ def find_stages(
         begins, ends = crossing(t, y, level * (1 + band)), crossing(t, y, level * (1 - band))
         drop = None if begins is None or left is None else max(begins - left, 0.0)
         rests[name] = Rest(level, begins, ends, drop)
+    problem = _problem(y, levels, band, converged)
+    if abs(levels.relation - levels.subject) <= band * (levels.relation + levels.subject) and rests["relation"].seen:
+        if relation_loss is None:
+            problem = problem or (
+                "the stages cannot be told apart: knowing the relation and knowing the subject leave the same loss of "
+                f"{levels.relation:.3g}, and the relation-only loss was not given"
+            )
+        else:
+            other = "subject" if _known(rests["relation"], t, np.asarray(relation_loss, float)) else "relation"
+            rests[other] = Rest(getattr(levels, other), None, None, None)
     seen = [name for name, rest in rests.items() if rest.seen]
     resting = max(seen, key=lambda name: rests[name].lasts or 0.0, default=None)
-    problem = _problem(y, levels, band, converged)
     return Stages(left, rests["relation"], rests["subject"], crossing(t, y, converged), resting, problem)
+
+
+def _known(rest: Rest, t: np.ndarray, relation_loss: np.ndarray) -> bool:
+    """Whether the relation is known during this rest: the relation-only loss is below half of its first value."""
+    assert rest.begins is not None and rest.ends is not None  # it was seen
+    return bool(np.interp((rest.begins + rest.ends) / 2, t, relation_loss) < relation_loss[0] / 2)
 
 
 def crossing(times: Float[np.ndarray, " times"], loss: Float[np.ndarray, " times"], level: float) -> float | None:

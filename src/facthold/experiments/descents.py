@@ -89,8 +89,9 @@ class LossCurve(Cell):
         )  # fmt: skip
         times, levels = self.lr * run.steps, Levels.of(facts)
         seen: dict[str, Any] = run.seen
+        found = find_stages(times, seen["loss"], levels, relation_loss=seen["relation_loss"])
         return {
-            "status": run.status, "levels": vars(levels), "stages": find_stages(times, seen["loss"], levels).values,
+            "status": run.status, "levels": vars(levels), "stages": found.values,
             "first_loss": float(seen["loss"][0]), "last_loss": float(seen["loss"][-1]),
             "loss_error": float(seen["loss_error"].max()), "curves": curves(times, seen),
         }  # fmt: skip

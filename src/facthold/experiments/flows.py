@@ -72,11 +72,11 @@ class Flow(Cell):
         run = gradient_flow(asked, start, self.times, coordinates=self.coordinates)
         if len(run.times) < 2:
             return {"failure": run.failure, "steps": run.steps, "population": asked.says}
-        levels = Levels.of(facts)
+        levels, loss = Levels.of(facts), run.seen["loss"]
         return {
             "failure": run.failure, "steps": run.steps, "population": asked.says, "levels": vars(levels),
-            "stages": find_stages(run.times, run.seen["loss"], levels).values,
-            "first_loss": float(run.seen["loss"][0]), "last_loss": float(run.seen["loss"][-1]),
+            "stages": find_stages(run.times, loss, levels, relation_loss=run.seen["relation_loss"]).values,
+            "first_loss": float(loss[0]), "last_loss": float(loss[-1]),
             "rates": rates(asked), "left": {kind: _left(run, kind) for kind in KINDS},
             **_kept(run, start), "excess": _excess(run, asked, start), "curves": curves(run.times, run.seen),
         }  # fmt: skip

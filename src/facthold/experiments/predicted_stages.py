@@ -47,6 +47,6 @@ class PredictedStages(Cell):
         return {
             "relation_rate": flow.relation.rate, "subject_rate": flow.subject.rate,
             "relation_first": flow.relation_first, "plateau": flow.plateau, "band": BAND,
-            "stages": find_stages(times, loss, levels).values,
+            "stages": find_stages(times, loss, levels, relation_loss=flow.relation_loss(times)).values,
             "curves": {"t": times[kept].tolist(), "loss": loss[kept].tolist()},
         }  # fmt: skip

@@ -90,7 +90,7 @@ def plot(rows: Sequence[Values]) -> Canvas:
     if len(softmax) > 1:
         right.plot([], [], color=style.COLOURS[2], linewidth=0.8, alpha=0.5, label="total, other seeds")
     for axes in (left, right):
-        axes.legend(frameon=False, fontsize=8, loc="upper right")
+        axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.76))
     return canvas
 
 
@@ -119,7 +119,8 @@ def _mark_stages(axes: Axes, row: Values) -> None:
     spans = ((edges[0], edges[1]), (edges[2], edges[3]), (edges[3], edges[4]))
     for i, (name, (a, b)) in enumerate(zip(STAGES, spans, strict=True)):
         axes.axvspan(a, b, color=style.COLOURS[(4, 1, 2)[i]], alpha=0.09, linewidth=0)
-        axes.text((a + b) / 2, 1.29 * row["levels"]["start"], name, ha="center", va="top", fontsize=7.5)
+        words = name if b - a > 0.12 * row["steps"] else name.split(":")[0][-1]  # a short one: its number
+        axes.text((a + b) / 2, 1.29 * row["levels"]["start"], words, ha="center", va="top", fontsize=7.5)
 
 
 def _steps(row: Values) -> np.ndarray:

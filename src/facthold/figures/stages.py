@@ -53,20 +53,20 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(tables=((8, 2, 2),), alphas=(1e-2, 1e-3), ratios=((4, 2, 2), (8, 2, 2)), ratio_alpha=1e-2,
+    "smoke": Grid(tables=((8, 2, 2),), alphas=(1e-3, 1e-4), ratios=((4, 2, 2), (8, 2, 2)), ratio_alpha=1e-3,
                   lengths=(8,), order=((4, 2), (4, 8)), order_answers=4, order_alpha=1e-3, marginal_subjects=(4, 8),
                   marginal=(2, 2), T=8, n_noise=4, marginal_noise=8, lr=0.5),
     "quick": Grid(tables=((16, 4, 8), (32, 4, 4), (24, 3, 6)), alphas=(1e-4, 1e-5, 1e-6, 1e-7),
                   ratios=((16, 4, 8), (32, 4, 8), (64, 4, 8), (128, 4, 8)), ratio_alpha=1e-4, lengths=(8, 128),
                   order=((8, 2), (8, 4), (8, 8), (8, 16), (8, 32), (16, 2), (16, 8), (16, 32), (16, 64), (32, 4),
                          (32, 16), (64, 2), (64, 8)),
-                  order_answers=8, order_alpha=1e-7, marginal_subjects=(8, 16, 32, 64, 128, 256)),
+                  order_answers=8, order_alpha=1e-12, marginal_subjects=(8, 16, 32, 64, 128, 256)),
     "paper": Grid(tables=((16, 4, 8), (32, 4, 4), (24, 3, 6), (32, 8, 4), (64, 8, 8)),
                   alphas=(1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8),
                   ratios=((16, 4, 8), (32, 4, 8), (64, 4, 8), (128, 4, 8), (256, 4, 8)), ratio_alpha=1e-4,
                   lengths=(8, 128, 512),
                   order=tuple((S, R) for S in (8, 16, 32, 64) for R in (2, 4, 8, 16, 32, 64) if S * R <= 1024),
-                  order_answers=8, order_alpha=1e-7, marginal_subjects=(8, 16, 32, 64, 128, 256, 512)),
+                  order_answers=8, order_alpha=1e-12, marginal_subjects=(8, 16, 32, 64, 128, 256, 512)),
 }  # fmt: skip
 
 
@@ -80,7 +80,8 @@ def cells(grid: Grid) -> list[Cell]:
             "log_alpha": math.log(grid.order_alpha),
             "start": "equal",
         }
-        end = Reduced(S, R_, grid.order_answers, "equal", at["log_alpha"]).time_of(0.02)
+        flow = Reduced(S, R_, grid.order_answers, "equal", at["log_alpha"])
+        end = max(growth.time(growth.gap(0.01)) for growth in (flow.relation, flow.subject))
         found.append(Flow(**at, T=grid.T, n_noise=grid.n_noise, t_end=round(end, 1)))
     for S in grid.marginal_subjects:
         log_alpha = math.log(grid.ratio_alpha)
@@ -109,7 +110,8 @@ def plateau_cells(grid: Grid) -> list[Cell]:
     found: list[Cell] = []
     for S, R, D, alpha, T, kind in dict.fromkeys(settings):
         at: dict[str, Any] = {"S": S, "R": R, "D": D, "log_alpha": math.log(alpha)}
-        end = Reduced(S, R, D, "equal", at["log_alpha"]).time_of(0.5 * math.log(D))
+        subject = Reduced(S, R, D, "equal", at["log_alpha"]).subject
+        end = subject.time(subject.gap(0.5 * math.log(D)))
         found.append(
             LossCurve(**at, T=T, n_noise=grid.n_noise, table=kind, lr=grid.lr, steps=int(end / grid.lr), looks=1024)
         )
@@ -129,7 +131,7 @@ def pairs(rows: Sequence[Values], table: str = "balanced") -> list[tuple[Values,
 
 
 def plot(rows: Sequence[Values]) -> Canvas:
-    canvas, (by_alpha, by_ratio, order, marginal) = style.panels(4, width=4.7, height=4.3)
+    canvas, (by_alpha, by_ratio, order, marginal) = style.panels(4, rows=2)
     T = max({r["T"] for r, _ in pairs(rows)}, key=[r["T"] for r, _ in pairs(rows)].count)
     _plot_alpha(by_alpha, [(r, p) for r, p in pairs(rows) if r["T"] == T], [r for r, _ in pairs(rows) if r["T"] != T])
     _plot_ratio(by_ratio, pairs(rows), pairs(rows, "random"))
@@ -165,12 +167,18 @@ def _plot_ratio(axes: Axes, balanced: Sequence[tuple[Values, Values]], random: S
     sizes = {(r["S"], r["R"], r["D"]) for r, _ in random}
     ours = [(r, p) for r, p in balanced if r["log_alpha"] in alphas and (r["S"], r["R"], r["D"]) in sizes]
     ours.sort(key=lambda x: x[0]["S"])
-    axes.plot([r["S"] / r["R"] for r, _ in ours], [_length(p) for _, p in ours], color="#777777", label="predicted")
-    for i, (label, found) in enumerate((("balanced tables", ours), ("random tables", random))):
-        axes.plot([r["S"] / r["R"] for r, _ in found], [_length(r) for r, _ in found], color=style.COLOURS[i],
-                  marker=style.MARKERS[i], linestyle="none", label=label)  # fmt: skip
+    lines = [("predicted", [(r, p) for r, p in ours]), ("balanced tables", [(r, r) for r, _ in ours]),
+             ("random tables", [(r, r) for r, _ in random])]  # fmt: skip
+    for i, (label, found) in enumerate(lines):
+        rests = [(r["S"] / r["R"], _length(p)) for r, p in found if math.isfinite(_length(p))]
+        if rests:
+            look = {"linestyle": "-"} if i == 0 else {"linestyle": "none", "marker": style.MARKERS[i - 1]}
+            axes.plot(*zip(*rests, strict=True), color=style.COLOURS[(7, 0, 1)[i]], label=label, **look)
+    if axes.lines:
+        style.loglog(axes, "length of the plateau\nby subjects a relation", "S / R", "time (learning rate x steps)")
+    else:
+        axes.set(title="no curve rests at the relation's level")
     r = ours[0][0]
-    style.loglog(axes, "length of the plateau\nby subjects a relation", "S / R", "time (learning rate x steps)")
     axes.text(0.97, 0.03, rf"R={r['R']}, D={r['D']}, $\alpha$={math.exp(r['log_alpha']):.0e}", transform=axes.transAxes,
               ha="right", fontsize=7.5)  # fmt: skip
     style.legend(axes)
@@ -184,13 +192,13 @@ def _plot_order(axes: Axes, rows: Sequence[Values]) -> None:
     D = rows[0]["D"]
     R = np.geomspace(1.8, 1.2 * max(r["R"] for r in rows), 200)
     axes.plot(R, R * np.sqrt((D - 1) / (R - 1)), color="black", linewidth=1.2, label=r"$S^2 (R-1) = R^2 (D-1)$")
-    low, high = min(r["S"] for r in rows) / 1.3, 1.6 * max(r["S"] for r in rows)
+    low, high = min(r["S"] for r in rows) / 1.6, 8 * max(r["S"] for r in rows)
     axes.plot(R, 8 * R * math.sqrt(2 * D), **style.GUIDE, label=r"theorem 6: $S = 8R\sqrt{2D}$")
     style.loglog(axes, "what is learnt first\n(subjects below the line, relations above)", "R", "S")
     axes.set(ylim=(low, high))
     axes.text(0.97, 0.03, rf"D={D}, $\alpha$={math.exp(rows[0]['log_alpha']):.0e}", transform=axes.transAxes,
               ha="right", fontsize=7.5)  # fmt: skip
-    axes.legend(frameon=True, fontsize=7, loc="upper left")
+    axes.legend(frameon=False, fontsize=7.5, loc="upper right")
 
 
 def _plot_marginal(axes: Axes, rows: Sequence[Values]) -> None:
@@ -199,8 +207,9 @@ def _plot_marginal(axes: Axes, rows: Sequence[Values]) -> None:
         ours = [r for r in rows if r["left"][kind] is not None]
         axes.plot([r["S"] for r in ours], [r["left"][kind] for r in ours], marker=style.MARKERS[i], linestyle="none",
                   color=style.COLOURS[i], label=label)  # fmt: skip
-        times = [math.acosh(math.exp(LEFT - r["log_alpha"])) / r["rates"][kind] for r in rows]
-        axes.plot([r["S"] for r in rows], times, color=style.COLOURS[i], linewidth=1, alpha=0.7)
+        pulled = [r for r in rows if r["rates"][kind] > 0]
+        times = [math.acosh(math.exp(LEFT - r["log_alpha"])) / r["rates"][kind] for r in pulled]
+        axes.plot([r["S"] for r in pulled], times, color=style.COLOURS[i], linewidth=1, alpha=0.7)
     R, D = rows[0]["R"], rows[0]["D"]
     axes.axvline(R * D, **style.GUIDE, label="S = R D")
     style.loglog(axes, "random tables: when $W_{KQ}$ passes 0.1\n(lines: by the first rates alone)", "S", "time")

@@ -26,10 +26,10 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
 GUIDE: dict[str, Any] = {"color": "#777777", "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 
 
-def panels(n: int, width: float = 5.2, height: float = 4.2) -> tuple[Canvas, list[Axes]]:
-    """n panels side by side, not tied to pyplot's global state."""
-    canvas = Canvas(figsize=(width * n, height), layout="constrained")
-    return canvas, list(np.atleast_1d(canvas.subplots(1, n)))
+def panels(n: int, width: float = 5.2, height: float = 4.2, rows: int = 1) -> tuple[Canvas, list[Axes]]:
+    """n panels side by side, or in so many rows, not tied to pyplot's global state."""
+    canvas = Canvas(figsize=(width * n / rows, height * rows), layout="constrained")
+    return canvas, list(np.atleast_1d(canvas.subplots(rows, n // rows)).flat)
 
 
 def loglog(axes: Axes, title: str, x: str, y: str) -> None:

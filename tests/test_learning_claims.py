@@ -1,0 +1,141 @@
+"""The claims on how facts are learnt, at the sizes of `facthold verify`; and that each of them can fail."""
+
+import copy
+import dataclasses
+import functools
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from facthold.cells import Cell
+from facthold.claims import CLAIMS
+from facthold.claims.flow import sequential_cells
+from facthold.experiments.descents import LossCurve
+from facthold.experiments.flows import Flow
+from facthold.experiments.predicted_stages import PredictedStages
+from facthold.experiments.sequential import Sequential
+from facthold.figures import figure
+
+Row = dict[str, Any]
+
+
+@functools.cache
+def _run(cell: Cell) -> Row:
+    return json.loads(json.dumps({"kind": cell.kind, **cell.spec, **cell.run()}))
+
+
+def _rows(cells: Sequence[Cell]) -> list[Row]:
+    return [copy.deepcopy(_run(cell)) for cell in cells]
+
+
+def _bent(id: str, rows: list[Row], bend: Callable[[Row], None]) -> bool:
+    """Whether the claim still holds when every row is bent."""
+    for row in rows:
+        bend(row)
+    return CLAIMS[id].judge(rows).holds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("id", "bend"),
+    [
+        ("flow-conserves", lambda r: r.update(drift=2e-6)),
+        ("attention-stays", lambda r: r.update(least_ratio=min(r["least_ratio"], 0.99))),
+        ("weights-grow-slowly", lambda r: r["excess"].update(noise=1e-3)),
+        ("loss-vanishes", lambda r: r.update(last_loss=2e-3)),
+        ("comparison", lambda r: r.update(upper=1e-3)),
+    ],
+)
+def test_what_flow_keeps_and_where_it_goes(id: str, bend: Callable[[Row], None]) -> None:
+    rows = _rows(CLAIMS[id].cells("quick"))
+    verdict = CLAIMS[id].judge(rows)
+    assert verdict.holds, verdict
+    assert not _bent(id, rows, bend)
+    if id != "comparison":
+        assert not _bent(id, rows, lambda r: r.update(failure="the solver stopped at t = 3"))
+        assert "solver stopped" in CLAIMS[id].judge(rows).measured
+
+
+@pytest.mark.slow
+def test_theorem_6_and_lemma_6_in_their_own_setting() -> None:
+    rows = _rows(sequential_cells("quick"))
+    verdict = CLAIMS["sequential-learning"].judge(rows)
+    assert verdict.holds, verdict
+    proof = rows[0]["proof"]
+    assert proof["log_alpha"] < math.log(1e-300)  # far below what a float64 holds
+    assert proof["theorem_time"] <= proof["T_star"]
+    lemma = CLAIMS["relations-learnt"].judge(rows[:1])
+    assert lemma.holds, lemma
+    assert not _bent("relations-learnt", copy.deepcopy(rows[:1]), lambda r: r["proof"].update(lemma_time=None))
+    assert not _bent("sequential-learning", copy.deepcopy(rows), lambda r: r.update(own=None))
+    assert not _bent("sequential-learning", copy.deepcopy(rows[:1]), lambda r: r["proof"].update(above=1.0))
+    assert not _bent("sequential-learning", copy.deepcopy(rows), lambda r: r.update(S=31))
+
+
+def test_a_table_with_too_few_subjects_has_no_alpha_by_the_proof() -> None:
+    """Subjects then grow by more than half of log alpha up to T*, however small alpha is."""
+    found = Sequential(S=4, R=4, D=2, T=4, n_noise=256, epsilon=0.3).run()["proof"]
+    assert "no alpha" in found["failure"]
+
+
+@pytest.mark.slow
+def test_figure_5_has_its_three_stages() -> None:
+    rows = _rows(CLAIMS["hallucination"].cells("quick"))
+    for id in ("hallucination", "hallucination-softmax"):
+        verdict = CLAIMS[id].judge(rows)
+        assert verdict.holds, verdict
+    linear = next(r for r in rows if r.get("model") == "linear")
+    assert linear["first_loss"] == pytest.approx(math.log(32), abs=1e-5)
+    never = copy.deepcopy(rows)
+    assert not _bent("hallucination", never, lambda r: r["stages"].update(hallucination=None))
+    assert "no rest" in CLAIMS["hallucination"].judge(never).measured
+    assert not CLAIMS["hallucination-softmax"].judge(never).holds
+    assert not _bent("hallucination", copy.deepcopy(rows), lambda r: r.update(last_loss=0.02))
+
+
+SETTINGS = [
+    (16, 4, 8, 1e-5), (16, 4, 8, 1e-7), (32, 4, 8, 1e-4), (32, 4, 4, 1e-4), (24, 3, 6, 1e-5), (16, 4, 2, 1e-4),
+    (32, 2, 8, 1e-4), (32, 8, 4, 1e-3), (64, 4, 8, 1e-2),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_reduced_equations_give_the_length_of_the_plateau() -> None:
+    """On other settings than the figure's, by gradient descent on the population loss."""
+    cells: list[Cell] = []
+    for S, R, D, alpha in SETTINGS:
+        at: dict[str, Any] = {"S": S, "R": R, "D": D, "log_alpha": math.log(alpha)}
+        end = PredictedStages(**at).reduced.time_of(0.8 * math.log(D))
+        cells += [
+            LossCurve(**at, T=16, n_noise=8, noise="even", batch=0, lr=0.2, steps=int(end / 0.2)),
+            PredictedStages(**at),
+        ]
+    rows = _rows(cells)
+    verdict = CLAIMS["plateau-length"].judge(rows)
+    assert verdict.holds, verdict
+    assert f"{len(SETTINGS)} settings" in verdict.error
+
+    def longer(row: Row) -> None:
+        if row["kind"] == PredictedStages.kind:
+            row["stages"]["hallucination"] *= 1.2
+
+    assert not _bent("plateau-length", rows, longer)
+
+
+@pytest.mark.slow
+def test_the_larger_rate_comes_first() -> None:
+    drawn = figure("stages")
+    grid = dataclasses.replace(drawn.grid("quick"), order=((8, 2), (8, 32), (16, 4)), marginal_subjects=(8, 128))
+    flows = [cell for cell in drawn.cells(grid) if isinstance(cell, Flow)]
+    for id, kind in (("what-comes-first", "balanced"), ("marginal-first", "random")):
+        rows = _rows([cell for cell in flows if cell.table == kind])
+        verdict = CLAIMS[id].judge(rows)
+        assert verdict.holds, verdict
+    assert not _bent(
+        "marginal-first", rows, lambda r: r["left"].update(EOS=r["left"]["relation"], relation=r["left"]["EOS"])
+    )
+    ordered = _rows([cell for cell in flows if cell.table == "balanced"])
+    assert not _bent("what-comes-first", ordered, lambda r: r["stages"].update(resting="subject"))
