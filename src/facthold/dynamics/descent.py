@@ -72,14 +72,20 @@ class LearnFacts(Task):
         check_positive(draws=draws)
         if batch < 0:
             raise ValueError(f"batch={batch} must not be negative; 0 takes every fact at each step")
+        rows = np.zeros(0, np.int32) if asked is None else np.asarray(asked, np.int32)
+        if len(rows) and not 0 <= rows.min() <= rows.max() < len(table):
+            raise ValueError(f"asked must lie between 0 and {len(table) - 1}, not {rows.min()} to {rows.max()}")
+        if noise == "drawn" and draws < 2:
+            raise ValueError(f"draws={draws} leaves no spread to take an error from; take draws >= 2")
         embedded = None
         if problem is not None:
+            _check_same(problem, table, T, n_noise)
             embedded = Embedded(*map(jnp.asarray, (problem.prompt_phi, problem.phi[problem.EOS], problem.U)))
         return cls(
             prompts=Prompts.of(table, T=T, n_noise=n_noise),
             sets=AnswerSets.of(table),
             p_relation=jnp.asarray(_answers_of_relations(table)),
-            asked=jnp.asarray(np.zeros(0, np.int32) if asked is None else np.asarray(asked, np.int32)),
+            asked=jnp.asarray(rows),
             embedded=embedded,
             batch=batch,
             draws=1 if noise == "even" else draws,
@@ -164,6 +170,17 @@ def descend(
     steps = protocol.check_every * np.arange(len(run.curve) + 1)
     seen = {name: np.concatenate([np.asarray(first)[None], run.seen[name]]) for name, first in before.items()}
     return Descent(steps, seen, run.status, run.model)
+
+
+def _check_same(problem: FactualRecall, table: FactTable, T: int, n_noise: int) -> None:
+    """Refuse embeddings of other prompts than those that are trained on."""
+    ours = (table.A, T, n_noise, "answers")
+    theirs = (problem.table.A, problem.T, problem.n_noise, problem.outputs)
+    if ours != theirs or problem.p is not None or not np.array_equal(table.matrix, problem.table.matrix):
+        raise ValueError(
+            f"the problem is not that of T={T} and n_noise={n_noise}, uniform p(s, r) and outputs='answers' over this "
+            "table; make it with the same ones"
+        )
 
 
 @eqx.filter_jit

@@ -69,7 +69,7 @@ def gradient_flow(
         or (np.diff(times) <= 0).any()
         or not np.isfinite(times).all()
     ):
-        raise ValueError("times must begin at 0 and increase")
+        raise ValueError(f"times must begin at 0, increase and be finite, not {times[:3]} and so on")
     if coordinates == "direct" and start.log_alpha < SMALLEST:
         raise ValueError(f"alpha = exp({start.log_alpha:g}) underflows in direct coordinates; take coordinates='log'")
     if coordinates == "log" and start.kind == "random":
@@ -94,7 +94,7 @@ def gradient_flow(
             until = times[reached][-1] if reached.any() else 0.0
             most = bool(result == diffrax.RESULTS.max_steps_reached)
             why = f"its {most_steps} steps did not suffice" if most else "its steps became too small or not finite"
-            words = f"the solver stopped at t = {until:.4g} of {times[-1]:.4g}: {why}"
+            words = f"the solver stopped after t = {until:.4g} of {times[-1]:.4g}: {why}"
     return Trajectory(times[reached], {name: values[reached] for name, values in seen.items()}, steps, words)
 
 

@@ -14,9 +14,10 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
+from scipy.special import gammaln
 
 from facthold.embeddings import host_generator
-from facthold.errors import check_positive, unknown
+from facthold.errors import check_memory, check_positive, unknown
 from facthold.facts import FactTable
 from facthold.prompts import check_distribution, check_length, uniform
 
@@ -112,6 +113,8 @@ def population(
         if key is None:
             raise ValueError("a sampled population needs a key")
         check_positive(draws=draws)
+        if draws < 2:
+            raise ValueError(f"draws={draws} leaves no spread to take an error from; take draws >= 2")
         _check_size(len(table) * draws, "draws", draws)
         drawn = host_generator(key).multinomial(T - 3, np.full(n_noise, 1 / n_noise), (len(table), draws))
         return _assemble(table, drawn.astype(float), np.repeat(share[:, None] / draws, draws, 1), T, n_noise, way)
@@ -123,6 +126,7 @@ def _assemble(table: FactTable, noise: np.ndarray, weights: np.ndarray, T: int, 
     """Prompts of ``noise`` (facts, prompts a fact, noise columns), each with its fact's subject and relation."""
     n_facts, each, columns = noise.shape
     S, R = table.S, table.R
+    check_memory("the token counts", n_facts * each * (S + R + columns + 1) * 8)
     facts = np.repeat(np.arange(n_facts), each)
     counts = np.zeros((len(facts), S + R + columns + 1))
     counts[np.arange(len(facts)), table.subjects[facts]] = 1
@@ -138,13 +142,14 @@ def _all_noise(length: int, n_noise: int, n_facts: int) -> tuple[np.ndarray, np.
     _check_size(n * n_facts, "T", length + 3)
     rows = np.array(list(combinations_with_replacement(range(n_noise), length)), int).reshape(n, length)
     counts = np.stack([np.bincount(row, minlength=n_noise) for row in rows]).astype(float)
-    ways = np.array([math.factorial(length) / math.prod(math.factorial(int(c)) for c in row) for row in counts])
-    return counts, ways / float(n_noise) ** length
+    log_ways = gammaln(length + 1) - gammaln(counts + 1).sum(axis=1)
+    return counts, np.exp(log_ways - length * math.log(n_noise))
 
 
 def _check_size(n: int, name: str, value: int) -> None:
     if n > MOST_PROMPTS:
+        says = str(n) if n < 10**15 else f"more than 2^{n.bit_length() - 1}"
         raise ValueError(
-            f"{name}={value} makes {n} prompts, and at most {MOST_PROMPTS} are held; take a smaller {name}, "
+            f"{name}={value} makes {says} prompts, and at most {MOST_PROMPTS} are held; take a smaller {name}, "
             "or way='pooled', which is exact where all noise tokens have the same weights"
         )

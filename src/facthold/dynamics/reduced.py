@@ -36,6 +36,8 @@ from facthold.errors import check_positive, unknown
 
 FAR = 700.0
 """exp of more overflows: no gap beyond is asked for."""
+LEAST = 1e-20
+"""Losses below are not asked for: the curves end at gaps of 60."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ class Reduced:
             )
         if self.start not in ("balanced", "equal"):
             raise unknown("start", self.start, ("balanced", "equal"))
+        if not math.isfinite(self.log_alpha):
+            raise ValueError(f"log_alpha={self.log_alpha} must be finite")
 
     @property
     def log_invariant(self) -> float:
@@ -162,6 +166,8 @@ class Reduced:
 
     def time_of(self, loss: float) -> float:
         """When the loss falls to this value."""
+        if not loss > LEAST:
+            raise ValueError(f"loss={loss} must be above {LEAST:g}: 0 itself is never reached")
         if loss >= math.log(self.R * self.D):
             return 0.0
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Real
 
 from facthold.facts import FactTable
 
@@ -60,6 +60,8 @@ class Rest:
     begins: float | None
     ends: float | None
     """Where it leaves the band; None: it does not, in the time that was seen."""
+    stayed: float | None
+    """How long it was within the band, as far as was seen."""
     drop: float | None
     """How long the fall into it took, from where the loss left its start."""
 
@@ -70,7 +72,7 @@ class Rest:
     @property
     def seen(self) -> bool:
         """Whether the curve rests here, rather than passes."""
-        return self.lasts is not None and self.drop is not None and self.lasts >= self.drop
+        return self.stayed is not None and self.drop is not None and self.stayed >= self.drop
 
 
 @dataclass(frozen=True)
@@ -109,13 +111,14 @@ class Stages:
             parts.append("rested at no partial guess")
         else:
             rest: Rest = getattr(self, self.resting)
-            parts.append(f"knew the {self.resting} alone from {rest.begins:.4g} to {rest.ends:.4g}")
+            until = "on" if rest.ends is None else f"to {rest.ends:.4g}"
+            parts.append(f"knew the {self.resting} alone from {rest.begins:.4g} {until}")
         parts.append("not converged" if self.converged is None else f"converged at {self.converged:.4g}")
         return ", ".join(parts)
 
 
 def find_stages(
-    times: Sequence[float] | Float[np.ndarray, " times"],
+    times: Sequence[float] | Real[np.ndarray, " times"],
     loss: Sequence[float] | Float[np.ndarray, " times"],
     levels: Levels,
     *,
@@ -131,13 +134,17 @@ def find_stages(
     t, y = np.asarray(times, float), np.asarray(loss, float)
     if t.shape != y.shape or t.ndim != 1 or len(t) < 2:
         raise ValueError(f"a curve needs two or more times and as many losses, not {t.shape} and {y.shape}")
+    if not (np.diff(t) > 0).all():
+        raise ValueError("times must increase; sort the looks by them")
     left = crossing(t, y, levels.start * (1 - band))
     rests = {}
     for name in ("relation", "subject"):
         level = getattr(levels, name)
         begins, ends = crossing(t, y, level * (1 + band)), crossing(t, y, level * (1 - band))
         drop = None if begins is None or left is None else max(begins - left, 0.0)
-        rests[name] = Rest(level, begins, ends, drop)
+        last = float(t[-1]) if ends is None and y[-1] <= level * (1 + band) else ends
+        stayed = None if begins is None or last is None else last - begins
+        rests[name] = Rest(level, begins, ends, stayed, drop)
     problem = _problem(y, levels, band, converged)
     if abs(levels.relation - levels.subject) <= band * (levels.relation + levels.subject) and rests["relation"].seen:
         if relation_loss is None:
@@ -147,16 +154,17 @@ def find_stages(
             )
         else:
             other = "subject" if _known(rests["relation"], t, np.asarray(relation_loss, float)) else "relation"
-            rests[other] = Rest(getattr(levels, other), None, None, None)
+            rests[other] = Rest(getattr(levels, other), None, None, None, None)
     seen = [name for name, rest in rests.items() if rest.seen]
-    resting = max(seen, key=lambda name: rests[name].lasts or 0.0, default=None)
+    resting = max(seen, key=lambda name: rests[name].stayed or 0.0, default=None)
     return Stages(left, rests["relation"], rests["subject"], crossing(t, y, converged), resting, problem)
 
 
 def _known(rest: Rest, t: np.ndarray, relation_loss: np.ndarray) -> bool:
     """Whether the relation is known during this rest: the relation-only loss is below half of its first value."""
-    assert rest.begins is not None and rest.ends is not None  # it was seen
-    return bool(np.interp((rest.begins + rest.ends) / 2, t, relation_loss) < relation_loss[0] / 2)
+    assert rest.begins is not None  # it was seen
+    assert rest.stayed is not None
+    return bool(np.interp(rest.begins + rest.stayed / 2, t, relation_loss) < relation_loss[0] / 2)
 
 
 def crossing(times: Float[np.ndarray, " times"], loss: Float[np.ndarray, " times"], level: float) -> float | None:
@@ -165,8 +173,8 @@ def crossing(times: Float[np.ndarray, " times"], loss: Float[np.ndarray, " times
     if not len(below):
         return None
     i = below[0]
-    if i == 0:
-        return float(times[0])
+    if i == 0 or not np.isfinite(loss[i - 1]):
+        return float(times[i])
     share = (loss[i - 1] - level) / (loss[i - 1] - loss[i])
     return float(times[i - 1] + share * (times[i] - times[i - 1]))
 
@@ -183,7 +191,7 @@ def _problem(loss: np.ndarray, levels: Levels, band: float, converged: float) ->
     if levels.relation * (1 + band) >= levels.start * (1 - band):
         return (
             f"the stages cannot be told apart: knowing the relation leaves a loss of {levels.relation:.3g}, and "
-            f"knowing nothing {levels.start:.3g}; the relations of this table share their answers"
+            f"knowing nothing {levels.start:.3g}; this table has one relation, or its relations share their answers"
         )
     if levels.relation * (1 - band) <= converged:
         return (

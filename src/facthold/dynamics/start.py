@@ -21,7 +21,8 @@ SMALLEST = math.log(np.finfo(np.float32).tiny)
 @dataclass(frozen=True)
 class Start:
     """'balanced': assumption 2, W_OV = alpha and W_KQ = alpha sqrt(|A| + 1). 'equal': every weight alpha, as in figure
-    5. 'random': W_KQ is alpha and W_OV normal with standard deviation alpha, which no theorem covers."""
+    5. 'random': W_KQ is alpha and W_OV normal with standard deviation alpha, which no theorem covers; the noise tokens
+    of a pooled population share one draw."""
 
     kind: str = "balanced"
     log_alpha: float = math.log(1e-5)

@@ -43,6 +43,6 @@ class LinearAttentionMatrices(eqx.Module):
         return cls(answers.T @ model.W_OV @ tokens, jnp.outer(model.W_KQ @ tokens, tokens[-1]))
 
     def reduced(self, phi: Float[Array, "V d"], A: int) -> LinearAttention:
-        """W_OV(a, z) and W_KQ(z), for orthonormal phi whose last A rows are the answers'."""
+        """W_OV(a, z) and W_KQ(z), for any phi whose last A rows are the answers'."""
         tokens, answers = phi[:-A], phi[-A:]
         return LinearAttention(answers @ self.W_OV @ tokens.T, tokens @ self.W_KQ @ tokens[-1])
