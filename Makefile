@@ -31,7 +31,8 @@ demo: $(STAMP)
 	$(BIN)/facthold facts countries -o out/countries.csv
 	$(BIN)/facthold build out/countries.csv -o out/countries.safetensors
 	$(BIN)/facthold ask out/countries.safetensors France capital
-	$(BIN)/facthold reproduce fig1 fig6 ladder --figures-only --store out/demo.sqlite --out out
+	$(BIN)/facthold watch countries --save out/watch
+	$(BIN)/facthold reproduce fig1 fig5 fig6 ladder --figures-only --store out/demo.sqlite --out out
 
 test: check
 	$(BIN)/python -m pytest -n 2

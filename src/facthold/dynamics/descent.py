@@ -119,18 +119,20 @@ class LearnFacts(Task):
 
     def logits(self, model: Any, facts: Int[Array, " n"], *, key: PRNGKeyArray) -> Float[Array, "n A"]:
         """The logits of all answers, for a prompt of each fact."""
-        counts = self._even(facts) if self.noise == "even" else self.prompts.counts(facts, key=key)
+        if self.noise == "even":
+            return self._even_logits(model, facts)
+        counts = self.prompts.counts(facts, key=key)
         if self.embedded is None:
             return model.logits(counts)
         return model.logits(counts, self.embedded.phi, self.embedded.query, self.embedded.U)
 
-    def _even(self, facts: Int[Array, " n"]) -> Float[Array, "n tokens"]:
-        """Token counts with all noise tokens in equal shares."""
-        token = jnp.arange(self.prompts.n_tokens)
+    def _even_logits(self, model: LinearAttention, facts: Int[Array, " n"]) -> Float[Array, "n A"]:
+        """With all noise tokens in equal shares. A sum of three rows, and not a product with counts that are nearly all
+        0: several times as fast."""
+        token, adds = jnp.arange(self.prompts.n_tokens), model.Theta.T
         noise = (token >= self.prompts.first_noise) & (token < self.prompts.EOS)
         shared = noise * (self.prompts.T - 3) / self.prompts.n_noise + (token == self.prompts.EOS)
-        s, r = self.prompts.subjects[facts][:, None], self.prompts.relations[facts][:, None]
-        return shared + (token == s) + (token == r)
+        return adds[self.prompts.subjects[facts]] + adds[self.prompts.relations[facts]] + shared @ adds
 
     def _weights(self, model: Any) -> Seen:
         """The largest W_KQ of each kind of token, where the model has one number for it."""

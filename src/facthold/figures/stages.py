@@ -172,7 +172,9 @@ def _plot_ratio(axes: Axes, balanced: Sequence[tuple[Values, Values]], random: S
     for i, (label, found) in enumerate(lines):
         rests = [(r["S"] / r["R"], _length(p)) for r, p in found if math.isfinite(_length(p))]
         if rests:
-            look = {"linestyle": "-"} if i == 0 else {"linestyle": "none", "marker": style.MARKERS[i - 1]}
+            look: dict[str, Any] = (
+                {"linestyle": "-"} if i == 0 else {"linestyle": "none", "marker": style.MARKERS[i - 1]}
+            )
             axes.plot(*zip(*rests, strict=True), color=style.COLOURS[(7, 0, 1)[i]], label=label, **look)
     if axes.lines:
         style.loglog(axes, "length of the plateau\nby subjects a relation", "S / R", "time (learning rate x steps)")

@@ -1,0 +1,218 @@
+"""Watching facts being learnt: a few questions, and the stages so far. No terminal and no picture in here.
+
+The model is linear attention, trained by `descend` on the exact loss. What it says to a question is the answer
+that it gives most of its probability; where there is none, an answer is drawn from p-hat, anew at each look. So a model
+that knows nothing but the relation says one plausible answer after another.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from facthold.dynamics.descent import LearnFacts, descend
+from facthold.dynamics.schedule import NOISE_TOKENS, Schedule, T
+from facthold.dynamics.stages import Levels, Rest, Stages, find_stages
+from facthold.dynamics.start import Start
+from facthold.embeddings import host_generator
+from facthold.errors import FactholdError
+from facthold.facts import FactTable
+from facthold.keys import derive
+from facthold.knowledge.names import Names, parse
+from facthold.train.engine import Seen
+
+CURVES = ("loss", "relation_loss", "subject_loss", "accuracy")
+KNOWN = 0.5
+"""How far a probability must be from that of a mere guess, of the way to 1, for the answer to count as known."""
+SHOWN = 4
+"""Questions that are chosen where none is given."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A fact that is asked for at each look."""
+
+    row: int
+    """Of the table."""
+    text: str
+    """'France, capital'."""
+    answer: str
+
+
+def find_question(table: FactTable, text: str) -> Question:
+    """The fact that ``text`` asks for: 'France, capital', or a free prompt such as 'the capital of France'."""
+    subjects, relations, _ = Names.of(table)
+    subject, comma, relation = text.rpartition(",")
+    try:
+        if not comma:
+            raise FactholdError(f"{text!r} has no comma")
+        s, r = subjects.find(subject.strip()), relations.find(relation.strip())
+    except FactholdError as error:
+        try:
+            found = parse(text, subjects, relations)
+        except FactholdError:
+            raise (error if comma else FactholdError(f"{text!r} asks for no fact; write 'subject, relation'")) from None
+        s, r = found.subject, found.relation
+    of_subject = table.subjects == s
+    rows = np.flatnonzero(of_subject & (table.relations == r))
+    if not len(rows):
+        known = ", ".join(repr(relations[i]) for i in table.relations[of_subject])
+        raise FactholdError(f"the table has no {relations[r]!r} of {subjects[s]!r}; it has its {known}")
+    return _question(table, int(rows[0]))
+
+
+def choose_questions(table: FactTable, seed: int, n: int = SHOWN) -> list[Question]:
+    """n facts, of as many relations as there are; not the commonest answer of a relation, which a guess would hit."""
+    generator = host_generator(derive("questions", seed))
+    of_relation = []
+    for r in range(table.R):
+        rows = np.flatnonzero(table.relations == r)
+        common = np.bincount(table.answers[rows]).argmax()
+        telling = rows[table.answers[rows] != common]
+        of_relation.append(generator.permutation(telling if len(telling) else rows))
+    taken = [rows[i] for i in range(n) for rows in of_relation if i < len(rows)][:n]
+    return [_question(table, int(row)) for row in taken]
+
+
+def _question(table: FactTable, row: int) -> Question:
+    subjects, relations, answers = Names.of(table)
+    text = f"{subjects[table.subjects[row]]}, {relations[table.relations[row]]}"
+    return Question(row, text, answers[table.answers[row]])
+
+
+class AskedFacts(LearnFacts):
+    """`LearnFacts` with even noise that also answers its questions aloud."""
+
+    def observe(self, model: Any, *, key: PRNGKeyArray) -> Seen:
+        log_p = jax.nn.log_softmax(self.logits(model, self.asked, key=key))
+        r = self.prompts.relations[self.asked] - self.sets.of_subject.shape[0]
+        right = jnp.take_along_axis(log_p, self.prompts.answers[self.asked][:, None], axis=1)[:, 0]
+        plausible = jax.nn.logsumexp(jnp.where(self.sets.of_relation[r], log_p, -jnp.inf), axis=1)
+        sure = log_p.max(axis=1) > math.log(KNOWN)
+        said = jnp.where(sure, log_p.argmax(axis=1), jax.random.categorical(key, log_p))
+        aloud = {"said": said, "p_right": jnp.exp(right), "p_plausible": jnp.exp(plausible)}
+        return super().observe(model, key=key) | aloud
+
+
+class Reached(NamedTuple):
+    """A stage, at the look at which it was seen first."""
+
+    stage: str
+    """'start', 'left', 'relation' or 'subject' (known alone), 'beyond' (it learns the other too), 'learnt'."""
+    look: int
+
+
+@dataclass
+class Watching:
+    """All that was seen so far of one run. The run writes it, and who shows it may read at any time."""
+
+    table: FactTable
+    questions: Sequence[Question]
+    schedule: Schedule
+    levels: Levels
+    steps: list[int] = field(default_factory=list)
+    looks: list[Seen] = field(default_factory=list)
+    reached: list[Reached] = field(default_factory=list)
+
+    @property
+    def stages(self) -> Stages:
+        """From two looks on."""
+        return find_stages(self.steps, self.curve("loss"), self.levels, relation_loss=self.curve("relation_loss"))
+
+    def curve(self, name: str) -> Float[np.ndarray, " looks"]:
+        return np.array([look[name] for look in self.looks], float)
+
+    def said(self, look: int) -> list[str]:
+        """What the model answered at this look, question by question."""
+        names = Names.of(self.table)[2]
+        return [names[a] for a in self.looks[look]["said"]]
+
+    def verdicts(self, look: int) -> list[str]:
+        """'known' where the model gives the fact most of its probability; 'by chance' where it says the right answer
+        without; 'hallucinated' where it knows which answers the relation has; else 'anything'."""
+        seen = self.looks[look]
+        # what a relation's answers get from a model that knows nothing is their share of all
+        ignorant = (
+            np.array([len(self.table.A_r(int(self.table.relations[q.row]))) for q in self.questions]) / self.table.A
+        )
+        told = seen["p_plausible"] > ignorant + KNOWN * (1 - ignorant)
+        rows = zip(self.questions, self.said(look), seen["p_right"] > KNOWN, told, strict=True)
+        return [
+            "known" if known else "by chance" if said == q.answer else "hallucinated" if plausible else "anything"
+            for q, said, known, plausible in rows
+        ]
+
+    def add(self, steps: int, seen: Seen) -> list[Reached]:
+        """Take one look more; what is new by it."""
+        self.looks.append(seen)
+        self.steps.append(steps)
+        known = {stage for stage, _ in self.reached}
+        new = [Reached(stage, len(self.looks) - 1) for stage in self._passed() if stage not in known]
+        self.reached += new
+        return new
+
+    def _passed(self) -> list[str]:
+        """Stages that the curve so far has come to, in their order.
+
+        A curve passes both levels of a partial guess on its way. It is at one of them if the model knows what the guess
+        goes by, and the other less.
+        """
+        if len(self.steps) < 2:
+            return ["start"]
+        stages, now, before = self.stages, self.looks[-1], [stage for stage, _ in self.reached]
+        passed = ["start"] + ["left"] * (stages.left is not None)
+        first = min(("relation", "subject"), key=lambda kind: now[f"{kind}_loss"])
+        first = next((stage for stage in before if stage in ("relation", "subject")), first)
+        rest: Rest = getattr(stages, first)
+        known = math.exp(-now[f"{first}_loss"]) > KNOWN
+        if first in before or (rest.begins is not None and rest.ends is None and known):
+            passed.append(first)
+        passed += ["beyond"] * (rest.ends is not None)
+        return passed + ["learnt"] * (stages.converged is not None)
+
+    def table_of_looks(self) -> str:
+        """As CSV: a row a look, with the answer to each question and the probability of the right one."""
+        scalars = [name for name, value in self.looks[0].items() if np.ndim(value) == 0 and name != "loss_error"]
+        order = [*CURVES, *(name for name in scalars if name not in CURVES)]
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        asked = [column for q in self.questions for column in (q.text, f"p({q.text})")]
+        writer.writerow(["step", *order, *asked])
+        for i, (step, look) in enumerate(zip(self.steps, self.looks, strict=False)):
+            numbers = [f"{float(look[name]):.6g}" for name in order]
+            answers = zip(self.said(i), (f"{p:.6g}" for p in look["p_right"]), strict=True)
+            writer.writerow([step, *numbers, *(cell for pair in answers for cell in pair)])
+        return text.getvalue()
+
+
+class _Enough(Exception):
+    """The facts are learnt, or will not be."""
+
+
+def watch(watching: Watching, *, seed: int = 0, heard: Callable[[Watching, list[Reached]], None]) -> None:
+    """Train to the end of the schedule, or until the facts are learnt. ``heard`` is called at each look, in a thread of
+    the engine; an exception of its own ends the run."""
+    table, schedule = watching.table, watching.schedule
+    asked = np.array([q.row for q in watching.questions], np.int32)
+    task = AskedFacts.of(table, T=T, n_noise=NOISE_TOKENS, noise="even", batch=0, asked=asked)
+    model = Start("equal", schedule.log_alpha).model(table.A, task.prompts.n_tokens)
+
+    def listen(_: int, steps: int, accuracy: float, seen: Seen) -> None:
+        # copies: a view would keep what the engine holds of all looks, at each of them
+        new = watching.add(steps, {name: np.array(value) for name, value in seen.items()})
+        heard(watching, new)
+        over = len(watching.steps) > 1 and (watching.stages.converged is not None or watching.stages.problem)
+        if over:
+            raise _Enough
+
+    try:
+        descend(task, model, schedule.protocol, key=derive("watch", seed), listener=listen)
+    except _Enough:
+        return
