@@ -82,7 +82,7 @@ def judge_lemma_5(rows: Sequence[Values]) -> Judgement:
         2 * r["t_end"] / r["S"] + r["log_alpha"] + 0.5 * math.log(r["R"] * r["D"] + 1)
         - r["curves"]["log_W_KQ_subject"][-1] for r in rows
     )  # fmt: skip
-    measured = ", ".join(f"{kind}s {value:.1e} above at most" for kind, value in excess.items())
+    measured = ", ".join(f"{kind} {value:.1e} above at most" for kind, value in excess.items())
     slack = f"; at the end subjects are exp({ends:.0f}) below or more"
     return Judgement(predicted, measured + slack, f"float64, {len(rows)} flows", max(excess.values()) <= ROUNDING)
 

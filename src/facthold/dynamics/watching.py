@@ -136,13 +136,13 @@ class Watching:
 
     def verdicts(self, look: int) -> list[str]:
         """'known' where the model gives the fact most of its probability; 'by chance' where it says the right answer
-        without; 'hallucinated' where it knows which answers the relation has; else 'anything'."""
+        without; 'hallucinated' where it knows which answers the relation has and says one; else 'anything'."""
         seen = self.looks[look]
         # what a relation's answers get from a model that knows nothing is their share of all
-        ignorant = (
-            np.array([len(self.table.A_r(int(self.table.relations[q.row]))) for q in self.questions]) / self.table.A
-        )
+        sets = [self.table.A_r(int(self.table.relations[q.row])) for q in self.questions]
+        ignorant = np.array([len(answers) for answers in sets]) / self.table.A
         told = seen["p_plausible"] > ignorant + KNOWN * (1 - ignorant)
+        told &= [int(a) in answers for a, answers in zip(seen["said"], sets, strict=True)]
         rows = zip(self.questions, self.said(look), seen["p_right"] > KNOWN, told, strict=True)
         return [
             "known" if known else "by chance" if said == q.answer else "hallucinated" if plausible else "anything"
