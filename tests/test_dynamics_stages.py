@@ -304,8 +304,8 @@ def test_levels_by_hand() -> None:
 def test_levels_of_a_random_table_are_those_of_the_table() -> None:
     table = random_table(9, 5, 4, key=jax.random.key(2))
     p = np.random.default_rng(0).dirichlet(np.ones(len(table)))
-    assert Levels.of(table).relation == pytest.approx(table.entropy_given_relation(), rel=1e-12)
-    assert Levels.of(table, p).relation == pytest.approx(table.entropy_given_relation(p), rel=1e-12)
+    assert Levels.of(table).relation == pytest.approx(table.entropy_given("relation"), rel=1e-12)
+    assert Levels.of(table, p).relation == pytest.approx(table.entropy_given("relation", p), rel=1e-12)
     levels = Levels.of(table)
     assert levels.relation < levels.marginal < levels.start  # to know more is not to know less
     asked = np.zeros(len(table))

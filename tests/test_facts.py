@@ -61,7 +61,7 @@ def test_random_answers_are_uniform() -> None:
 def test_balanced_answers_are_exactly_uniform(D: int) -> None:
     table = balanced_table(12, 5, D, key=KEY)
     assert_array_equal(table.C, np.full(5 * D, 12 // D))
-    assert table.entropy_given_relation() == pytest.approx(math.log(D), abs=1e-12)
+    assert table.entropy_given("relation") == pytest.approx(math.log(D), abs=1e-12)
     assert_array_equal(balanced_table(12, 3, D, key=KEY).matrix, table.matrix[:, :3])
 
 
@@ -73,10 +73,10 @@ def test_the_entropy_given_the_relation_weighs_by_p() -> None:
         joint[r, a] += weight
     of_r = {r: sum(w for (q, _), w in joint.items() if q == r) for r in range(table.R)}
     by_hand = -sum(w * math.log(w / of_r[r]) for (r, _), w in joint.items())
-    assert table.entropy_given_relation(p) == pytest.approx(by_hand, rel=1e-12)
+    assert table.entropy_given("relation", p) == pytest.approx(by_hand, rel=1e-12)
     only_one = np.zeros(len(table))
     only_one[0] = 1.0
-    assert table.entropy_given_relation(only_one) == 0.0
+    assert table.entropy_given("relation", only_one) == 0.0
 
 
 @pytest.mark.parametrize("table", [some_table(), some_table(share=1.0), random_table(7, 3, 4, key=KEY)])

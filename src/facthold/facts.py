@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Int, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from facthold.embeddings import host_generator
 from facthold.errors import check_positive, unknown
@@ -157,13 +157,25 @@ class FactTable:
         """The pairs (r, a) that occur, each once."""
         return np.unique(np.stack([self.relations, self.answers], axis=1), axis=0)
 
-    def entropy_given_relation(self, p: np.ndarray | None = None) -> float:
-        """Mean entropy of p*(a | r) in nats: the loss of the best guess that knows the relation alone."""
-        weights = np.full(len(self), 1 / len(self)) if p is None else np.asarray(p, float)
-        joint = np.zeros((self.R, self.A))
-        np.add.at(joint, (self.relations, self.answers), weights)
-        conditional = np.divide(joint, joint.sum(axis=1, keepdims=True), out=np.ones_like(joint), where=joint > 0)
-        return float(-(joint * np.log(conditional)).sum())
+    def joint(self, kind: str, p: np.ndarray | None = None) -> Float[np.ndarray, "tokens A"]:
+        """p(z, a) for the relations or the subjects z, as ``kind`` says, or in one row for 'nothing' known."""
+        tokens, n = {
+            "relation": (self.relations, self.R), "subject": (self.subjects, self.S),
+            "nothing": (np.zeros(len(self), int), 1),
+        }[kind]  # fmt: skip
+        found = np.zeros((n, self.A))
+        np.add.at(found, (tokens, self.answers), 1 / len(self) if p is None else np.asarray(p, float))
+        return found
+
+    def given(self, kind: str, p: np.ndarray | None = None) -> Float[np.ndarray, "tokens A"]:
+        """p*(a | r) or p*(a | s); a row of zeros for a token that is never asked about."""
+        joint = self.joint(kind, p)
+        return joint / np.maximum(joint.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+
+    def entropy_given(self, kind: str, p: np.ndarray | None = None) -> float:
+        """Mean entropy of p*(a | z) in nats: the loss of the best guess from the relation, the subject or nothing."""
+        joint, given = self.joint(kind, p), self.given(kind, p)
+        return float(-(joint * np.log(np.where(joint > 0, given, 1.0))).sum())
 
     def _check_also(self) -> None:
         """Refuse further answers to rows that are not there, or that are no answers."""

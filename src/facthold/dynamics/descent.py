@@ -84,7 +84,7 @@ class LearnFacts(Task):
         return cls(
             prompts=Prompts.of(table, T=T, n_noise=n_noise),
             sets=AnswerSets.of(table),
-            p_relation=jnp.asarray(_answers_of_relations(table)),
+            p_relation=jnp.asarray(table.given("relation"), jnp.float32),
             asked=jnp.asarray(rows),
             embedded=embedded,
             batch=batch,
@@ -188,10 +188,3 @@ def _check_same(problem: FactualRecall, table: FactTable, T: int, n_noise: int) 
 @eqx.filter_jit
 def _observe(task: LearnFacts, model: Any, key: PRNGKeyArray) -> Seen:
     return task.observe(model, key=key)
-
-
-def _answers_of_relations(table: FactTable) -> Float[np.ndarray, "R A"]:
-    """p*(a | r) for facts asked equally often."""
-    counts = np.zeros((table.R, table.A), np.float32)
-    np.add.at(counts, (table.relations, table.answers), 1)
-    return counts / counts.sum(axis=1, keepdims=True)

@@ -60,10 +60,8 @@ class Population:
     def given(self, kind: str) -> Float[np.ndarray, "n A"]:
         """p*(a | r) or p*(a | s), as ``kind`` says, for the relation or the subject of each prompt."""
         of = {"relation": self.table.relations, "subject": self.table.subjects}[kind]
-        joint = np.zeros((int(of.max()) + 1, self.table.A))
-        np.add.at(joint, (of[self.facts], self.answers), self.weights)
-        shares = joint / np.maximum(joint.sum(axis=1, keepdims=True), np.finfo(float).tiny)
-        return shares[of[self.facts]]
+        p = np.bincount(self.facts, self.weights, minlength=len(self.table))
+        return self.table.given(kind, p)[of[self.facts]]
 
     def error(self, losses: Float[np.ndarray, " n"]) -> float:
         """The standard error of the mean loss that sampling leaves: 0 where the population is exact.

@@ -86,7 +86,7 @@ def safe_step(table: FactTable, optimiser: str = "sgd") -> float:
 
 def curvature(table: FactTable) -> float:
     """By how much the loss bends where relations are known: see above."""
-    p_r, given = _given_relation(table)
+    p_r, given = table.joint("relation").sum(axis=1), table.given("relation")
     theta = np.log((1 - BAND) * given + BAND / table.A)
     theta -= theta.mean(axis=1, keepdims=True)
     size = np.maximum(np.linalg.norm(theta, axis=1), np.finfo(float).tiny)
@@ -101,25 +101,17 @@ def curvature(table: FactTable) -> float:
 
 def times(table: FactTable, log_alpha: float) -> tuple[float, float]:
     """When the loss should leave its start, and when the facts should be learnt, in the time of the flow."""
-    p_r, given = _given_relation(table)
+    p_r, given = table.joint("relation").sum(axis=1), table.given("relation")
     alike = 1 / table.A
     of_relation = p_r * np.linalg.norm(given - alike, axis=1)
     of_all = np.linalg.norm(p_r @ given - alike)
-    choices = max(2, round(math.exp(table.entropy_given_relation())))
+    choices = max(2, round(math.exp(table.entropy_given("relation"))))
     growths = (
         Growth(1 / table.S, choices, max(1, round(len(table) / table.S)), 2 * log_alpha),
         Growth(1 / table.R, max(2, table.R), choices, 2 * log_alpha),
     )
     leaving = -log_alpha / max(of_relation.max(), of_all, 1 / len(table))
     return leaving, max(growth.time(growth.gap(CONVERGED)) for growth in growths)
-
-
-def _given_relation(table: FactTable) -> tuple[np.ndarray, np.ndarray]:
-    """p(r) and p*(a | r), for facts asked equally often."""
-    joint = np.zeros((table.R, table.A))
-    np.add.at(joint, (table.relations, table.answers), 1 / len(table))
-    p_r = joint.sum(axis=1)
-    return p_r, joint / p_r[:, None]
 
 
 def _largest_eigenvalue(p: np.ndarray) -> np.ndarray:

@@ -38,18 +38,7 @@ class Levels:
 
     @classmethod
     def of(cls, table: FactTable, p: np.ndarray | None = None) -> "Levels":
-        weights = np.full(len(table), 1 / len(table)) if p is None else np.asarray(p, float)
-        alone = np.zeros(len(table), int)
-        entropies = (_entropy(of, table, weights) for of in (alone, table.relations, table.subjects))
-        return cls(math.log(table.A), *entropies)
-
-
-def _entropy(of: np.ndarray, table: FactTable, weights: np.ndarray) -> float:
-    """The mean entropy of the answer given ``of``, in nats."""
-    joint = np.zeros((int(of.max()) + 1, table.A))
-    np.add.at(joint, (of, table.answers), weights)
-    given = np.divide(joint, joint.sum(axis=1, keepdims=True), out=np.ones_like(joint), where=joint > 0)
-    return float(-(joint * np.log(given)).sum())
+        return cls(math.log(table.A), *(table.entropy_given(kind, p) for kind in ("nothing", "relation", "subject")))
 
 
 @dataclass(frozen=True)
