@@ -70,7 +70,17 @@ def test_theorem_6_and_lemma_6_in_their_own_setting() -> None:
     lemma = CLAIMS["relations-learnt"].judge(rows[:1])
     assert lemma.holds, lemma
     assert not _bent("relations-learnt", copy.deepcopy(rows[:1]), lambda r: r["proof"].update(lemma_time=None))
-    assert not _bent("sequential-learning", copy.deepcopy(rows), lambda r: r.update(own=None))
+    tiny = [own for row in rows for own in row["own"] if own["log_alpha"] <= math.log(1e-30)]
+    assert len(tiny) == 6
+    assert all(own["above"] <= 0 for own in tiny)
+    assert not _bent("sequential-learning", copy.deepcopy(rows), lambda r: r["own"][-1].update(above=0.1))
+    failed = copy.deepcopy(rows)
+    assert not _bent("sequential-learning", failed, lambda r: r["own"][-1].update(time=None, failure="it stopped"))
+    assert "it stopped" in CLAIMS["sequential-learning"].judge(failed).measured
+    never = copy.deepcopy(rows[:1])
+    assert not _bent("sequential-learning", never, lambda r: r["proof"].update(theorem_time=None))
+    assert "never near" in CLAIMS["sequential-learning"].judge(never).measured
+    assert not _bent("relations-learnt", copy.deepcopy(rows[:1]), lambda r: r["proof"].update(EOS_above=0.1))
     assert not _bent("sequential-learning", copy.deepcopy(rows[:1]), lambda r: r["proof"].update(above=1.0))
     assert not _bent("sequential-learning", copy.deepcopy(rows), lambda r: r.update(S=31))
 
@@ -93,6 +103,10 @@ def test_figure_5_has_its_three_stages() -> None:
     never = copy.deepcopy(rows)
     assert not _bent("hallucination", never, lambda r: r["stages"].update(hallucination=None))
     assert "no rest" in CLAIMS["hallucination"].judge(never).measured
+    broken = copy.deepcopy(never)
+    assert not _bent("hallucination-softmax", broken, lambda r: r["stages"].update(problem="training diverged"))
+    assert "training diverged" in CLAIMS["hallucination-softmax"].judge(broken).measured
+    assert not _bent("hallucination-softmax", copy.deepcopy(rows), lambda r: r.update(last_loss=0.1))
     assert not CLAIMS["hallucination-softmax"].judge(never).holds
     assert not _bent("hallucination", copy.deepcopy(rows), lambda r: r.update(last_loss=0.02))
 
@@ -123,7 +137,9 @@ def test_the_reduced_equations_give_the_length_of_the_plateau() -> None:
         if row["kind"] == PredictedStages.kind:
             row["stages"]["hallucination"] *= 1.2
 
-    assert not _bent("plateau-length", rows, longer)
+    assert not _bent("plateau-length", copy.deepcopy(rows), longer)
+    assert not _bent("plateau-length", rows, lambda r: r["stages"].update(hallucination=None, problem="it diverged"))
+    assert "it diverged" in CLAIMS["plateau-length"].judge(rows).measured
 
 
 @pytest.mark.slow
@@ -139,4 +155,25 @@ def test_the_larger_rate_comes_first() -> None:
         "marginal-first", rows, lambda r: r["left"].update(EOS=r["left"]["relation"], relation=r["left"]["EOS"])
     )
     ordered = _rows([cell for cell in flows if cell.table == "balanced"])
-    assert not _bent("what-comes-first", ordered, lambda r: r["stages"].update(resting="subject"))
+    assert not _bent("what-comes-first", copy.deepcopy(ordered), lambda r: r["stages"].update(resting="subject"))
+    swapped = lambda r: r["left"].update(subject=r["left"]["relation"], relation=r["left"]["subject"])  # noqa: E731
+    assert not _bent("what-comes-first", copy.deepcopy(ordered), swapped)
+    for id, broken in (("what-comes-first", ordered), ("marginal-first", rows)):
+        failed = [{"kind": Flow.kind, "failure": "the solver stopped"} for _ in broken]
+        assert CLAIMS[id].judge(failed).measured == "the solver stopped"
+
+
+def test_adam_does_not_hallucinate() -> None:
+    rows = _rows([cell for cell in CLAIMS["adam-learns-both"].cells("quick") if cell.spec["lr"] == 1e-2])
+    verdict = CLAIMS["adam-learns-both"].judge(rows)
+    assert verdict.holds, verdict
+    assert not _bent("adam-learns-both", rows, lambda r: r["stages"].update(resting="relation"))
+
+
+def test_a_sampled_flow_states_its_error() -> None:
+    at: dict[str, Any] = {"S": 4, "R": 2, "D": 2, "T": 8, "n_noise": 4, "log_alpha": math.log(1e-2), "t_end": 20.0}
+    sampled = Flow(**at, table="random", way="sampled", points=20).run()
+    exact = Flow(**at, table="random", points=20).run()
+    assert sampled["loss_error"] > 0
+    assert exact["loss_error"] == 0.0
+    assert "standard error" in sampled["population"]

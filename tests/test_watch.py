@@ -372,3 +372,13 @@ def test_real_facts_by_name_come_with_the_questions_that_are_left() -> None:
     questions = _questions(table, [], "countries", 0)
     assert [q.text for q in questions[:2]] == ["France, capital", "Kenya, region"]
     assert len(set(questions)) == len(questions) == 4
+
+
+@pytest.mark.slow
+def test_real_facts_pass_through_the_three_stages() -> None:
+    """Countries, 60 of them: the stages in their order, and every fact known in the end."""
+    found = json.loads(run("watch", "countries", "--subjects", "60", "--json").stdout)
+    stages = found["stages"]
+    assert 0 < stages["left"] < stages["relation"]["begins"] < stages["relation"]["ends"] < stages["converged"]
+    assert stages["hallucination"] > 0
+    assert stages["resting"] == "relation"

@@ -63,6 +63,8 @@ class Watched(eqx.Module):
     p_relation: Float[Array, "n A"]
     mobility: Float[Array, " tokens"]
     kinds: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    sampled: bool = eqx.field(static=True)
+    """Whether the loss of each prompt is kept too, from which `Population.error` is taken."""
 
     @classmethod
     def of(cls, population: Population) -> "Watched":
@@ -78,6 +80,7 @@ class Watched(eqx.Module):
             p_relation=jnp.asarray(population.given("relation"), float),
             mobility=jnp.asarray(population.mobility, float),
             kinds=tuple(population.columns(kind).indices(n)[:2] for kind in KINDS),
+            sampled=population.way == "sampled",
         )
 
     def pull(self, logits: Float[Array, "n A"]) -> Float[Array, "A tokens"]:
@@ -94,7 +97,8 @@ class Watched(eqx.Module):
         far = {"from_relation": self.p_relation, "from_fact": fact}
         distances = {name: jnp.linalg.norm(p - goal, axis=1) for name, goal in far.items()}
         means = {name: (self.weights * value).sum() for name, value in (each | distances).items()}
-        return means | {"from_relation_worst": distances["from_relation"].max(), "relation_gap": self._relation_gap(p)}
+        worst = {"from_relation_worst": distances["from_relation"].max(), "relation_gap": self._relation_gap(p)}
+        return means | worst | ({"losses": each["loss"]} if self.sampled else {})
 
     def _relation_gap(self, p: Float[Array, "n A"]) -> Float[Array, ""]:
         """sqrt(sum_r p(r)^2 ||p*(. | r) - E[p-hat | r]||^2), which lemma 6 bounds."""

@@ -12,10 +12,11 @@ from facthold.dynamics.population import KINDS, WAYS, Population, population
 from facthold.dynamics.stages import Levels, find_stages
 from facthold.dynamics.start import Start
 from facthold.errors import check_positive, unknown
-from facthold.facts import make_table
+from facthold.facts import TABLES, make_table
 from facthold.keys import derive
 from facthold.prompts import check_length
 
+SPACINGS = ("linear", "log")
 CURVES = ("loss", "relation_loss", "subject_loss", "accuracy", "from_relation", "from_fact")
 
 
@@ -45,9 +46,10 @@ class Flow(Cell):
         check_positive(S=self.S, R=self.R, D=self.D, n_noise=self.n_noise, points=self.points)
         check_length(self.T)
         Start(self.start, self.log_alpha)  # refuses unknown ones
-        for name, value, known in (("way", self.way, WAYS), ("coordinates", self.coordinates, COORDINATES)):
-            if value not in known:
-                raise unknown(name, value, known)
+        choices = {"way": WAYS, "coordinates": COORDINATES, "spacing": SPACINGS, "table": tuple(TABLES)}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise unknown(name, getattr(self, name), known)
         if not 0 < self.t_end < math.inf:
             raise ValueError(f"t_end={self.t_end} must be above 0 and finite")
 
@@ -76,9 +78,9 @@ class Flow(Cell):
         return {
             "failure": run.failure, "steps": run.steps, "population": asked.says, "levels": vars(levels),
             "stages": find_stages(run.times, loss, levels, relation_loss=run.seen["relation_loss"]).values,
-            "first_loss": float(loss[0]), "last_loss": float(loss[-1]),
+            "first_loss": float(loss[0]), "last_loss": float(loss[-1]), "loss_error": _sampling(run, asked),
             "rates": rates(asked), "left": {kind: _left(run, kind) for kind in KINDS},
-            **_kept(run, start), "excess": _excess(run, asked, start), "curves": curves(run.times, run.seen),
+            **_kept(run, start), **_lemma_5(run, asked, start), "curves": curves(run.times, run.seen),
         }  # fmt: skip
 
 
@@ -122,12 +124,20 @@ def _kept(run: Trajectory, start: Start) -> dict[str, float | None]:
     }
 
 
-def _excess(run: Trajectory, asked: Population, start: Start) -> dict[str, float]:
-    """By how much log W_KQ comes above lemma 5's bounds for subjects and for noise, at the worst time: 0 or less where
-    they hold. At t = 0 both sides are the same."""
+def _lemma_5(run: Trajectory, asked: Population, start: Start) -> dict[str, dict[str, float]]:
+    """How log W_KQ stands to lemma 5's bounds for subjects and for noise. ``excess``: by how much it comes above them,
+    at the worst time; 0, at t = 0, where they hold. ``used``: the largest share of the growth that they allow."""
     first = start.log_alpha + 0.5 * math.log(asked.table.A + 1)
     p_s = np.bincount(asked.table.subjects[asked.facts], asked.weights).max()
     speeds = {"subject": 2 * p_s, "noise": 2 * asked.T / asked.n_noise}
+    grown = {kind: run.seen[f"log_W_KQ_{kind}"] - first for kind in speeds}
+    allowed = {kind: speed * run.times for kind, speed in speeds.items()}
     return {
-        kind: float((run.seen[f"log_W_KQ_{kind}"] - first - speed * run.times).max()) for kind, speed in speeds.items()
+        "excess": {kind: float((grown[kind] - allowed[kind]).max()) for kind in speeds},
+        "used": {kind: float((grown[kind][1:] / allowed[kind][1:]).max()) for kind in speeds},
     }
+
+
+def _sampling(run: Trajectory, asked: Population) -> float:
+    """The largest standard error of the loss along the flow: 0 where the population is exact."""
+    return max((asked.error(losses) for losses in run.seen.get("losses", ())), default=0.0)

@@ -3,8 +3,7 @@
 The theorem says that there are a runtime T* and a scale alpha such that subjects and noise stay below sqrt(alpha) up to
 T*, and that at some t <= T* every prediction is within epsilon of p*(. | r). Two readings are measured:
 
-- *own*: T* is the first time at which the second statement holds; alpha is the largest of a ladder for which the first
-  does up to there.
+- *own*: T* is the first time at which the second statement holds, for each alpha of a ladder.
 - *proof*: T* is lemma 6's formula, with the proof's epsilon and target, and alpha small enough for its assumptions.
 """
 
@@ -24,7 +23,7 @@ from facthold.facts import make_table
 from facthold.keys import derive
 from facthold.prompts import check_length
 
-LADDER = tuple(-(2.0**i) for i in range(13))
+LADDER = (-1.0, -2.0, -4.0, -8.0, math.log(1e-30), -1024.0, -1e4)
 """log alpha of the starts that are tried, largest first."""
 POINTS = 2000
 SMALL = ("subject", "noise")
@@ -66,21 +65,20 @@ class Sequential(Cell):
         facts = make_table(self.table, self.S, self.R, self.D, key=derive("flow", self.seed))
         asked = population(facts, T=self.T, n_noise=self.n_noise)
         far = 2 * self.R * math.sqrt(2 * self.D)
-        own = next(filter(None, (self._own(asked, log_alpha) for log_alpha in LADDER)), None)
         return {
             "subjects_wanted": 4 * far, "noise_wanted": 4 * far * self.T, "rates": rates(asked),
-            "own": own, "proof": self._proof(asked) if self.proof else None,
+            "own": [self._own(asked, log_alpha) for log_alpha in LADDER],
+            "proof": self._proof(asked) if self.proof else None,
         }  # fmt: skip
 
-    def _own(self, asked: Population, log_alpha: float) -> dict[str, Any] | None:
-        """What is seen from this start up to the first time at which every prediction is near; None: not both hold."""
+    def _own(self, asked: Population, log_alpha: float) -> dict[str, Any]:
+        """What is seen from this start up to the first time at which every prediction is near; no time: not seen."""
         long = 4 * self._escape(asked, log_alpha) + 200 * self.R * math.sqrt(self.D)
         run = gradient_flow(asked, Start("balanced", log_alpha), np.linspace(0, long, POINTS + 1), coordinates="log")
         hit = np.flatnonzero(run.seen["from_relation_worst"] <= self.epsilon)
-        if not len(hit):
-            return None
-        seen = _up_to(run, int(hit[0]), log_alpha)
-        return seen if seen["above"] <= 0 else None
+        if len(hit):
+            return _up_to(run, int(hit[0]), log_alpha)
+        return {"log_alpha": log_alpha, "time": None, "failure": run.failure}
 
     def _escape(self, asked: Population, log_alpha: float) -> float:
         """max_r p(r)^-1 ||p*(. | r) - p_0||^-1 log(1 / alpha)."""
@@ -98,10 +96,11 @@ class Sequential(Cell):
         """Lemma 6 with alpha_sm = sqrt(alpha): the smallest |log alpha| of a ladder that meets its assumptions.
 
         The lemma bounds sum_r p(r)^2 ||p*(. | r) - E[p-hat | r]||^2 by epsilon_min^2; epsilon_min = epsilon / R makes
-        each relation's own distance at most epsilon.
+        each relation's own distance at most epsilon. Its proof also uses eps^2 <= distance / (100 (|A| + 1)), where the
+        statement has 50, and sqrt(2) T alpha_sm^2 < 1 / (2 S): both are kept to.
         """
         A1, distance = asked.table.A + 1, self._distance(asked)
-        eps, eps_min = math.sqrt(distance / (50 * A1)), self.epsilon / self.R
+        eps, eps_min = math.sqrt(distance / (100 * A1)), self.epsilon / self.R
         late = 100 * A1 * math.log(asked.table.A) / (eps * eps_min) ** 2
         log_alpha = -1.0
         while True:
@@ -111,6 +110,7 @@ class Sequential(Cell):
             speeds = (2 / self.S, 2 * self.T / self.n_noise)
             bounded = all(v * T_star + log_alpha + 0.5 * math.log(A1) <= 0.5 * log_alpha for v in speeds)
             small = log_alpha + math.log(self.T) <= math.log(distance / 150) - math.log(2 * iota) if iota > 0 else False
+            small &= log_alpha + math.log(math.sqrt(2) * self.T) < -math.log(2 * self.S)
             if bounded and small:
                 break
             log_alpha *= 2
