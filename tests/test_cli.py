@@ -38,7 +38,7 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path) -> None:
     done = run("figure", "fig1", "--preset", "smoke", "--config", "tiny.toml", "--json", cwd=tiny)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)  # standard output is JSON alone
-    assert set(answer) == {"figure", "preset", "seconds", "fits", "files"}
+    assert set(answer) == {"figure", "preset", "seconds", "fits", "files", "notes"}
     assert {"name", "slope", "constant", "interval", "n"} == set(answer["fits"][0])
     assert all((tiny / file).is_file() for file in answer["files"])
     assert "[4/4]" in done.stderr  # plain progress lines, as this is no terminal

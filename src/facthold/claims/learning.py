@@ -29,6 +29,7 @@ def fig5_cells(preset: str) -> list[Cell]:
 
 def judge_linear(rows: Sequence[Values]) -> Judgement:
     row, *_ = fig5.panes(rows)
+    assert row is not None  # a claim is judged on all of its cells
     start, level, R = row["levels"]["start"], row["levels"]["relation"], row["R"]
     predicted = (
         f"begins at {start:.3f}; rests within {BAND:.0%} of {level:.3f} for twice the fall into it, relation-only loss "
@@ -81,7 +82,8 @@ def _in_rest(row: Values, name: str) -> float:
 def _unrested(rows: Sequence[Values]) -> str | None:
     """Which curves do not rest at the relation's level and leave it, and why; None where all do."""
     words = [
-        f"S={r['S']} R={r['R']} D={r['D']}: {r['stages']['problem'] or 'no rest at the level of the relation'}"
+        f"S={r['S']} R={r['R']} D={r['D']} alpha={math.exp(r['log_alpha']):.0e}: "
+        + (r["stages"]["problem"] or "no rest at the level of the relation")
         for r in rows if r["stages"]["hallucination"] is None
     ]  # fmt: skip
     return "; ".join(words) or None

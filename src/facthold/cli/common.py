@@ -93,11 +93,14 @@ class Drawn:
     seconds: float
     fits: Sequence[Fit]
     files: Sequence[Path]
+    notes: Sequence[str] = ()
+    """What went wrong in single cells, in words: a run that diverged, a solver that gave up."""
 
     def as_json(self) -> dict[str, Any]:
         return {
             "figure": self.figure.name, "preset": self.preset, "seconds": self.seconds,
             "fits": [fit.as_json() for fit in self.fits], "files": [str(file) for file in self.files],
+            "notes": list(self.notes),
         }  # fmt: skip
 
 
@@ -122,7 +125,15 @@ def draw(
     read = [values(row) for row in rows]
     label = f"{preset}-changed" if changes else preset  # sizes of one's own do not overwrite the preset's picture
     files = figure.save(read, out, label)
-    return Drawn(figure, label, time.perf_counter() - start, figure.fits(read), files)
+    broken = [(cell, r.get("failure") or r.get("stages", {}).get("problem")) for cell, r in _with_cells(cells, rows)]
+    notes = [f"{cell.label}: {words}" for cell, words in broken if words]
+    return Drawn(figure, label, time.perf_counter() - start, figure.fits(read), files, list(dict.fromkeys(notes)))
+
+
+def _with_cells(cells: Sequence[Cell], rows: Sequence[Row]) -> list[tuple[Cell, Mapping[str, Any]]]:
+    """Each cell that has a result, with it."""
+    by_key = {cell.key: cell for cell in cells}
+    return [(by_key[row.key], row.result) for row in rows if row.key in by_key]
 
 
 def figure_cells(figure: Figure, preset: str, changes: Mapping[str, Any] | None) -> Sequence[Cell]:

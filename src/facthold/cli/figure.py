@@ -161,7 +161,9 @@ def print_fits(drawn: Drawn) -> None:
         for fit in drawn.fits
     ]
     title = f"{drawn.figure.name}: {drawn.figure.title} (preset {drawn.preset})"
-    if not rows:
+    if rows:
+        show(title, ("fit", "slope", "constant", "95% interval", "points"), rows)
+    else:
         typer.echo(f"{title}; nothing is fitted")
-        return
-    show(title, ("fit", "slope", "constant", "95% interval", "points"), rows)
+    for note in drawn.notes:
+        typer.echo(note)

@@ -17,6 +17,7 @@ from facthold.cli.watch_view import View
 from facthold.cli.watch_words import closing, stage_line
 from facthold.dynamics.schedule import ALPHA, OPTIMISERS, safe_step, schedule
 from facthold.dynamics.stages import Levels, find_stages
+from facthold.dynamics.start import SMALLEST
 from facthold.dynamics.watching import SHOWN, Question, Reached, Watching, choose_questions, find_question
 from facthold.dynamics.watching import watch as train
 from facthold.errors import FactholdError
@@ -72,6 +73,8 @@ def watch(
     An answer is the one with most of the probability, or else one that is drawn, anew at each look.
     """
     _check(lr, steps, alpha, subjects, question or [], save)
+    if save is not None and _paths(save)[0].resolve() == Path(facts).resolve():
+        raise FactholdError(f"--save {save} would write over {facts}; give another name")
     table, name = _read(facts, relations, subjects, seed, on_conflict)
     plan = schedule(table, alpha=alpha, lr=lr, steps=steps, optimiser=optimiser)
     watching = Watching(table, _questions(table, question or [], facts, seed), plan, _levels(table, name))
@@ -80,11 +83,10 @@ def watch(
         with _showing(watching, name, json) as heard:
             train(watching, seed=seed, heard=heard)
     except KeyboardInterrupt:
-        if save is not None and watching.steps:
-            kept = " and ".join(map(str, _save(watching, name, save)))
-            messages.print(f"kept what was seen up to step {watching.steps[-1]}: {kept}", markup=False)
+        _keep(watching, name, save)
         raise
     if problem := watching.stages.problem:
+        _keep(watching, name, save)
         safe = plan.protocol.lr / 2 if lr is None else min(lr / 2, safe_step(table, optimiser))
         raise FactholdError(f"{problem}, such as --lr {safe:.2g}")
     found = closing(watching, time.perf_counter() - began)
@@ -102,9 +104,10 @@ def watch(
 def _check(
     lr: float | None, steps: int | None, alpha: float, subjects: int | None, questions: Sequence[str], save: Path | None
 ) -> None:
-    for option, value, most in (("--lr", lr, MOST_LR), ("--alpha", alpha, 1)):
-        if value is not None and not 0 < value <= most:
-            raise ValueError(f"{option} {value:g} must be above 0 and at most {most}")
+    if lr is not None and not 0 < lr <= MOST_LR:
+        raise ValueError(f"--lr {lr:g} must be above 0 and at most {MOST_LR}")
+    if not SMALLEST <= alpha <= 1:
+        raise ValueError(f"--alpha {alpha:g} must lie between {SMALLEST:g} and 1")
     for option, number in (("--steps", steps), ("--subjects", subjects)):
         if number is not None and number < 1:
             raise ValueError(f"{option} {number} must be at least 1")
@@ -208,12 +211,25 @@ def _go_on() -> None:
         raise KeyboardInterrupt
 
 
+def _keep(watching: Watching, name: str, save: Path | None) -> None:
+    """Save a run that did not come to its end."""
+    if save is not None and watching.steps:
+        step = watching.steps[-1]
+        kept = " and ".join(map(str, _save(watching, name, save)))
+        messages.print(f"kept what was seen up to step {step}: {kept}", markup=False)
+
+
+def _paths(save: Path) -> list[Path]:
+    """NAME.csv and NAME.gif."""
+    base = save.with_suffix("") if save.suffix in (".gif", ".csv") else save
+    return [base.with_name(f"{base.name}{ending}") for ending in (".csv", ".gif")]
+
+
 def _save(watching: Watching, name: str, save: Path) -> list[Path]:
     """NAME.csv and NAME.gif, of what was seen."""
     from facthold.figures.animation import animation
 
-    base = save.with_suffix("") if save.suffix in (".gif", ".csv") else save
-    paths = [base.with_name(f"{base.name}{ending}") for ending in (".csv", ".gif")]
+    paths = _paths(save)
     with writing(paths[0]) as stream:
         stream.write(watching.table_of_looks().encode())
     with working(f"drawing {paths[1]}"), writing(paths[1]) as stream:

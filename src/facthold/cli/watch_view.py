@@ -92,7 +92,7 @@ class View:
         return [*lines, _axis(first, last)]
 
     def _questions(self, n: int) -> Table:
-        w, look = self.watching, self.watching.looks[n - 1]
+        w = self.watching
         grid = Table.grid(padding=(0, 2))
         for width in (26, 26, 12, 8):
             grid.add_column(max_width=width, no_wrap=True, overflow="ellipsis")
@@ -100,7 +100,8 @@ class View:
         if time.monotonic() - self.spoke > PAUSE:
             self.spoke, self.answered = time.monotonic(), n - 1
         said, verdicts = w.said(self.answered), w.verdicts(self.answered)
-        for question, answer, verdict, p in zip(w.questions, said, verdicts, look["p_right"], strict=True):
+        sure = w.looks[self.answered]["p_right"]  # of the same look as the answer
+        for question, answer, verdict, p in zip(w.questions, said, verdicts, sure, strict=True):
             style = STYLES[verdict]
             grid.add_row(Text(question.text), Text(answer, style=style), Text(verdict, style=style), f"{p:8.1%}")
         return grid

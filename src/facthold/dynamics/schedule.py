@@ -63,18 +63,18 @@ def schedule(
         raise unknown("--optimiser", optimiser, OPTIMISERS)
     check_memory(f"a table of {table.R} relations with {table.A} answers", BYTES * float(table.R) * table.A)
     log_alpha = math.log(alpha)
-    lr = safe_step(table, optimiser) if lr is None else lr
+    given, lr = lr is not None, safe_step(table, optimiser) if lr is None else lr
     leaving, learnt = times(table, log_alpha)
     if optimiser == "adam":  # each weight moves by about lr a step, up to the square root of its Theta
         leaving, learnt = 1.0, 4 * math.sqrt(math.log(table.A / CONVERGED))
     expected = math.ceil(learnt / lr)
     most = steps or PATIENCE * expected
-    _check_work(table, most, steps is not None)
+    _check_work(table, most, "--steps" if steps is not None else "--lr" if given else None)
     check_memory(f"a table of {len(table)} facts with {table.A} answers", BYTES * float(len(table)) * table.A)
     every = 2 ** max(0, math.ceil(math.log2(most / LOOKS)), math.floor(math.log2(max(leaving / lr / AT_START, 1))))
     if steps is not None:  # so many and no more, where looks can divide them
-        every = next((k for k in range(every, every // 2, -1) if steps % k == 0), min(every, steps))
-    whole = -(-most // every) * every
+        every = next((k for k in range(min(every, steps), every // 8, -1) if steps % k == 0), min(every, steps))
+    whole = most // every * every
     protocol = Protocol("watch", "ours", optimiser, lr=lr, steps=whole, check_every=every, futility=None, rule="final")
     return Schedule(protocol, log_alpha, expected)
 
@@ -124,15 +124,15 @@ def _largest_eigenvalue(p: np.ndarray) -> np.ndarray:
     return size[:, 0]
 
 
-def _check_work(table: FactTable, steps: int, given: bool) -> None:
-    """Refuse a table that would take hours, and say how much of it would not."""
+def _check_work(table: FactTable, steps: int, option: str | None) -> None:
+    """Refuse what would take hours, and say what would not. ``option`` is what a user has set the steps by."""
     work = float(len(table)) * table.A * steps
     if work <= MOST_WORK:
         return
-    # facts and answers grow as the subjects do, and the steps, unless they are given, do not quite
-    share = (MOST_WORK / work) ** (1 / (2 if given else 2.5))
+    share = 0.95 * (MOST_WORK / work) ** (1 / 2)  # facts grow as the subjects do, the steps too, and answers perhaps
+    fewer = f"take fewer --relations, or --subjects {max(2, int(share * table.S))}"
+    other = {"--steps": "take fewer --steps", "--lr": "take a larger --lr, or none"}
     raise ValueError(
         f"{len(table)} facts with {table.A} answers and {steps} steps are too much to watch, "
-        f"{work / MOST_WORK:.3g} times as much as ten minutes allow; take fewer --relations, "
-        f"or --subjects {max(1, int(share * table.S))}"
+        f"{work / MOST_WORK:.3g} times as much as ten minutes allow; {other.get(option or '', fewer)}"
     )

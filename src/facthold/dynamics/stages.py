@@ -19,8 +19,8 @@ BAND = 0.02
 """How far from a level, as a share of it, a curve may lie and still rest there."""
 CONVERGED = 0.01
 """The loss at which a model has learnt its facts."""
-UNSTABLE = 1.25
-"""A loss that rises above so many times its first value: the steps are too long."""
+UNSTABLE = 0.25
+"""A loss that rises by this share of its first value above its lowest so far: the steps are too long."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Rest:
     @property
     def seen(self) -> bool:
         """Whether the curve rests here, rather than passes."""
-        return self.stayed is not None and self.drop is not None and self.stayed >= self.drop
+        return self.stayed is not None and self.drop is not None and self.stayed >= self.drop and self.stayed > 0
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,11 @@ def find_stages(
         raise ValueError(f"a curve needs two or more times and as many losses, not {t.shape} and {y.shape}")
     if not (np.diff(t) > 0).all():
         raise ValueError("times must increase; sort the looks by them")
+    if not 0 < band < 0.5:
+        raise ValueError(f"band={band} must be above 0 and below 0.5")
+    known = None if relation_loss is None else np.asarray(relation_loss, float)
+    if known is not None and known.shape != t.shape:
+        raise ValueError(f"relation_loss must have one number for each of {len(t)} times, not the shape {known.shape}")
     left = crossing(t, y, levels.start * (1 - band))
     rests = {}
     for name in ("relation", "subject"):
@@ -134,15 +139,15 @@ def find_stages(
         last = float(t[-1]) if ends is None and y[-1] <= level * (1 + band) else ends
         stayed = None if begins is None or last is None else last - begins
         rests[name] = Rest(level, begins, ends, stayed, drop)
-    problem = _problem(y, levels, band, converged)
+    problem = _problem(t, y, levels, band, converged)
     if abs(levels.relation - levels.subject) <= band * (levels.relation + levels.subject) and rests["relation"].seen:
-        if relation_loss is None:
+        if known is None or not np.isfinite(known).all():
             problem = problem or (
                 "the stages cannot be told apart: knowing the relation and knowing the subject leave the same loss of "
-                f"{levels.relation:.3g}, and the relation-only loss was not given"
+                f"{levels.relation:.3g}, and the relation-only loss is not there to tell"
             )
         else:
-            other = "subject" if _known(rests["relation"], t, np.asarray(relation_loss, float)) else "relation"
+            other = "subject" if _known(rests["relation"], t, known) else "relation"
             rests[other] = Rest(getattr(levels, other), None, None, None, None)
     seen = [name for name, rest in rests.items() if rest.seen]
     resting = max(seen, key=lambda name: rests[name].stayed or 0.0, default=None)
@@ -168,14 +173,17 @@ def crossing(times: Float[np.ndarray, " times"], loss: Float[np.ndarray, " times
     return float(times[i - 1] + share * (times[i] - times[i - 1]))
 
 
-def _problem(loss: np.ndarray, levels: Levels, band: float, converged: float) -> str | None:
+def _problem(t: np.ndarray, loss: np.ndarray, levels: Levels, band: float, converged: float) -> str | None:
     """Why no stage can be read: a run that broke, or levels that cannot be told apart."""
     bad = np.flatnonzero(~np.isfinite(loss))
     if len(bad):
-        return f"training diverged: the loss is not finite from look {bad[0]} on; take a smaller learning rate"
-    if loss.max() > UNSTABLE * max(loss[0], levels.start):
+        return f"training diverged: the loss is not finite from t = {t[bad[0]]:.4g} on; take a smaller learning rate"
+    lowest = np.minimum.accumulate(loss)
+    i = int((loss - lowest).argmax())
+    if loss[i] - lowest[i] > UNSTABLE * max(loss[0], levels.start):
         return (
-            f"training is unstable: the loss rose from {loss[0]:.3g} to {loss.max():.3g}; take a smaller learning rate"
+            f"training is unstable: the loss rose from {lowest[i]:.3g} to {loss[i]:.3g} by t = {t[i]:.4g}; "
+            "take a smaller learning rate"
         )
     if levels.relation * (1 + band) >= levels.start * (1 - band):
         return (

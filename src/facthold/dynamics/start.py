@@ -14,8 +14,8 @@ from facthold.keys import fold
 from facthold.models.linear_attention import LinearAttention
 
 STARTS = ("balanced", "equal", "random")
-SMALLEST = math.log(np.finfo(np.float32).tiny)
-"""Starts below exp of this are no normal float32."""
+SMALLEST = 1e-30
+"""The smallest alpha for steps in float32: their products with gradients, a thousandth and less, must not vanish."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,11 @@ class Start:
 
     def model(self, A: int, tokens: int) -> LinearAttention:
         """The model to train by steps, in float32."""
-        if self.log_alpha < SMALLEST:
-            raise ValueError(f"alpha = exp({self.log_alpha:g}) is no number in float32; take a larger one, or the flow")
+        if self.log_alpha < math.log(SMALLEST) - 1e-9:
+            raise ValueError(
+                f"alpha = exp({self.log_alpha:g}) is too small for steps in float32; take {SMALLEST:g} or more, "
+                "or gradient flow, which is in float64"
+            )
         W_OV, W_KQ = self.ratio(A, tokens)
         alpha = math.exp(self.log_alpha)
         return LinearAttention(jnp.asarray(alpha * W_OV, jnp.float32), jnp.full(tokens, alpha * W_KQ, jnp.float32))

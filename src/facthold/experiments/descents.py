@@ -56,6 +56,8 @@ class LossCurve(Cell):
                 raise unknown(name, value, known)
         if self.model == "softmax":
             check_positive(d=self.d)
+        if not 0 < self.lr < math.inf:
+            raise ValueError(f"lr={self.lr} must be above 0 and finite")
         self._protocol  # refuses unknown ones  # noqa: B018
 
     @property

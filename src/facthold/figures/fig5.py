@@ -41,6 +41,12 @@ class Grid:
     softmax_seeds: tuple[int, ...] = (0, 1, 2)
     """The first is drawn with all its losses, of the others the total."""
 
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < math.inf:
+            raise ValueError(f"alpha={self.alpha} must be above 0 and finite")
+        if not self.softmax_seeds:
+            raise ValueError("softmax_seeds is empty; give one seed or more")
+
 
 PRESETS = {
     "smoke": Grid(
@@ -65,32 +71,39 @@ def cells(grid: Grid) -> list[Cell]:
     ]
 
 
-def panes(rows: Sequence[Values]) -> tuple[Values, Values, list[Values]]:
-    """The linear curve, its prediction, and the softmax curves by their seeds."""
+def panes(rows: Sequence[Values]) -> tuple[Values | None, Values | None, list[Values]]:
+    """The linear curve, its prediction, and the softmax curves by their seeds; None and empty: not stored."""
     trained = [r for r in rows if r["kind"] == LossCurve.kind]
     softmax = sorted((r for r in trained if r["model"] == "softmax"), key=lambda r: r["seed"])
-    (linear,) = (r for r in trained if r["model"] == "linear")
-    (predicted,) = (r for r in rows if r["kind"] == PredictedStages.kind)
+    linear = next((r for r in trained if r["model"] == "linear"), None)
+    predicted = next((r for r in rows if r["kind"] == PredictedStages.kind), None)
     return linear, predicted, softmax
 
 
 def plot(rows: Sequence[Values]) -> Canvas:
     canvas, (left, right) = style.panels(2, width=6.0, height=4.4)
     linear, predicted, softmax = panes(rows)
-    _pane(left, linear, f"linear attention, orthogonal embeddings\n(all weights start at {_alpha(linear)}, "
-          f"step {linear['lr']:g})")  # fmt: skip
-    t = np.array(predicted["curves"]["t"]) / linear["lr"]
-    shown = t <= linear["steps"]
-    left.plot(t[shown], np.array(predicted["curves"]["loss"])[shown], color="black", linestyle=(0, (1, 1.6)),
-              linewidth=1.6, label="total, predicted", zorder=4)  # fmt: skip
-    first = softmax[0]
-    _pane(right, first, f"softmax attention, random embeddings\n(d = {first['d']}, starts at 0, step {first['lr']:g})")
-    for r in softmax[1:]:
-        right.plot(_steps(r), r["curves"]["loss"], color=style.COLOURS[2], linewidth=0.8, alpha=0.5, zorder=2)
-    if len(softmax) > 1:
-        right.plot([], [], color=style.COLOURS[2], linewidth=0.8, alpha=0.5, label="total, other seeds")
+    if linear is not None:
+        start = f"(all weights start at {_alpha(linear)}, step {linear['lr']:g})"
+        _pane(left, linear, f"linear attention, orthogonal embeddings\n{start}")
+    if linear is not None and predicted is not None:
+        t = np.array(predicted["curves"]["t"]) / linear["lr"]
+        shown = t <= linear["steps"]
+        left.plot(t[shown], np.array(predicted["curves"]["loss"])[shown], color="black", linestyle=(0, (1, 1.6)),
+                  linewidth=1.6, label="total, predicted", zorder=4)  # fmt: skip
+    for i, r in enumerate(softmax):
+        if i == 0:
+            start = f"(d = {r['d']}, starts at 0, step {r['lr']:g})"
+            _pane(right, r, f"softmax attention, random embeddings\n{start}")
+        else:
+            label = "total, other seeds" if i == 1 else None
+            right.plot(_steps(r), r["curves"]["loss"], color=style.COLOURS[2], linewidth=0.8, alpha=0.5, zorder=2,
+                       label=label)  # fmt: skip
     for axes in (left, right):
-        axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.76))
+        if axes.lines:
+            axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.76))
+        else:
+            axes.set(title="not stored")
     return canvas
 
 
@@ -109,18 +122,38 @@ def _pane(axes: Axes, row: Values, title: str) -> None:
 
 
 def _mark_stages(axes: Axes, row: Values) -> None:
-    """The three stages as shades, where the curve was found to rest; else the reason in words."""
-    rest, problem = row["stages"]["relation"], row["stages"]["problem"]
-    if problem or row["stages"]["hallucination"] is None:
-        words = problem or "no rest at the relation's level was found"
-        axes.text(0.5, 0.94, words, transform=axes.transAxes, ha="center", va="top", fontsize=7, wrap=True)
+    """The stages as shades, as far as they were found; and in words what was not."""
+    found, steps = row["stages"], row["steps"]
+    rest = found["relation"]
+    words = found["problem"] or _not_found(row)
+    if words:
+        axes.text(0.5, 0.97, words, transform=axes.transAxes, ha="center", va="top", fontsize=7, wrap=True)
+    if found["problem"] or found["resting"] != "relation":
         return
-    edges = [0.0, row["stages"]["left"] / row["lr"], rest["begins"] / row["lr"], rest["ends"] / row["lr"], row["steps"]]
-    spans = ((edges[0], edges[1]), (edges[2], edges[3]), (edges[3], edges[4]))
+    left, begins = found["left"] / row["lr"], rest["begins"] / row["lr"]
+    ends = steps if rest["ends"] is None else rest["ends"] / row["lr"]
+    spans = ((0.0, left), (begins, ends), (ends, steps))
     for i, (name, (a, b)) in enumerate(zip(STAGES, spans, strict=True)):
+        if b <= a:
+            continue
         axes.axvspan(a, b, color=style.COLOURS[(4, 1, 2)[i]], alpha=0.09, linewidth=0)
-        words = name if b - a > 0.12 * row["steps"] else name.split(":")[0][-1]  # a short one: its number
-        axes.text((a + b) / 2, 1.29 * row["levels"]["start"], words, ha="center", va="top", fontsize=7.5)
+        label = name if b - a > 0.12 * steps else name.split(":")[0][-1]  # a short one: its number
+        axes.text((a + b) / 2, 1.23 * row["levels"]["start"], label, ha="center", va="top", fontsize=7.5)
+
+
+def _not_found(row: Values) -> str | None:
+    """Which stage was not come to, in words; None: all were."""
+    found, rest = row["stages"], row["stages"]["relation"]
+    if found["left"] is None:
+        return f"the loss has not left its start in {row['steps']} steps"
+    if found["resting"] == "subject":
+        level = row["levels"]["subject"]
+        return f"subjects are learnt first here: the loss rests at {level:.2f}, the mean entropy of p*(a | s)"
+    if rest["begins"] is None:
+        return f"the loss has not come down to the relation's level in {row['steps']} steps"
+    if found["resting"] is None:
+        return "the loss passes the relation's level without a rest"
+    return f"the loss has not left the relation's level in {row['steps']} steps" if rest["ends"] is None else None
 
 
 def _steps(row: Values) -> np.ndarray:

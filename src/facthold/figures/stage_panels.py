@@ -60,6 +60,8 @@ def plot_ratio(axes: Axes, balanced: Sequence[Pair], random: Sequence[Pair]) -> 
         style.loglog(axes, "length of the plateau\nby subjects a relation", "S / R", "time (learning rate x steps)")
     else:
         axes.set(title="no curve rests at the relation's level")
+    if not ours:
+        return
     r = ours[0][0]
     axes.text(0.97, 0.03, rf"R={r['R']}, D={r['D']}, $\alpha$={math.exp(r['log_alpha']):.0e}", transform=axes.transAxes,
               ha="right", fontsize=7.5)  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from facthold.cells import Cell
@@ -44,6 +45,18 @@ class Grid:
     n_noise: int = 20
     marginal_noise: int = 128
     lr: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name, alphas in (
+            ("alphas", self.alphas),
+            ("ratio_alpha", (self.ratio_alpha,)),
+            ("order_alpha", (self.order_alpha,)),
+        ):
+            if not all(0 < alpha < math.inf for alpha in alphas):
+                raise ValueError(f"{name}={alphas} must be above 0 and finite")
+        for name in ("tables", "alphas", "ratios", "answers", "order", "marginal_subjects"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is empty; give one or more")
 
 
 PRESETS = {
@@ -126,23 +139,28 @@ def pairs(rows: Sequence[Values], table: str = "balanced") -> list[tuple[Values,
     """Each trained curve with the prediction for its setting."""
     predicted = {setting(r): r for r in rows if r["kind"] == PredictedStages.kind}
     trained = (r for r in rows if r["kind"] == LossCurve.kind and r["table"] == table)
-    return [(r, predicted[setting(r)]) for r in trained]
+    return [(r, predicted[setting(r)]) for r in trained if setting(r) in predicted]
 
 
 def plot(rows: Sequence[Values]) -> Canvas:
     canvas, (by_alpha, by_ratio, by_answers, leaving, order, marginal) = style.panels(6, rows=2)
     trained = pairs(rows)
-    T = max({r["T"] for r, _ in trained}, key=[r["T"] for r, _ in trained].count)
-    alike, other_T = [(r, p) for r, p in trained if r["T"] == T], [r for r, _ in trained if r["T"] != T]
-    panels.plot_alpha(by_alpha, alike, other_T)
-    panels.plot_ratio(by_ratio, trained, pairs(rows, "random"))
-    panels.plot_answers(by_answers, alike)
-    panels.plot_leaving(leaving, trained)
+    if trained:
+        _plot_trained((by_alpha, by_ratio, by_answers, leaving), trained, pairs(rows, "random"))
     flows = [r for r in rows if r["kind"] == Flow.kind and not r["failure"]]
     for axes, draw, table in ((order, panels.plot_order, "balanced"), (marginal, panels.plot_marginal, "random")):
         ours = [r for r in flows if r["table"] == table]
-        draw(axes, ours) if ours else axes.set(title="every flow failed")
+        draw(axes, ours) if ours else axes.set(title="no flow is stored, or all failed")
     return canvas
+
+
+def _plot_trained(axes: Sequence[Axes], trained: Sequence[panels.Pair], random: Sequence[panels.Pair]) -> None:
+    T = max({r["T"] for r, _ in trained}, key=[r["T"] for r, _ in trained].count)
+    alike, other_T = [(r, p) for r, p in trained if r["T"] == T], [r for r, _ in trained if r["T"] != T]
+    panels.plot_alpha(axes[0], alike, other_T)
+    panels.plot_ratio(axes[1], trained, random)
+    panels.plot_answers(axes[2], alike)
+    panels.plot_leaving(axes[3], trained)
 
 
 def fits(rows: Sequence[Values]) -> list[Fit]:
