@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from facthold.cells import Cell
@@ -105,12 +106,10 @@ def judge_convergence(rows: Sequence[Values]) -> Judgement:
 
 def sequential_cells(preset: str) -> list[Cell]:
     """In the smoke preset alpha is found for one table, and the proof's T* left out."""
-    balanced = Sequential(**THEOREM_6, epsilon=EPSILON, proof=preset != "smoke")
-    return (
-        [balanced]
-        if preset == "smoke"
-        else [balanced, Sequential(**THEOREM_6, epsilon=EPSILON, table="random", proof=False)]
+    balanced, random = (
+        partial(Sequential, **THEOREM_6, epsilon=EPSILON, table=kind) for kind in ("balanced", "random")
     )
+    return at_preset({"smoke": [balanced(proof=False)], "quick": [balanced(), random(proof=False)]}, preset)
 
 
 def judge_sequential(rows: Sequence[Values]) -> Judgement:
@@ -156,7 +155,8 @@ def _by_proof(proof: Values) -> tuple[str, bool]:
 
 
 def lemma_6_cells(preset: str) -> list[Cell]:
-    return [Sequential(**THEOREM_6, epsilon=EPSILON)]
+    same = [Sequential(**THEOREM_6, epsilon=EPSILON)]
+    return at_preset({"smoke": same, "quick": same}, preset)
 
 
 def judge_lemma_6(rows: Sequence[Values]) -> Judgement:
@@ -229,7 +229,7 @@ CLAIMS = (
         "comparison",
         "lemma 7",
         "Solutions of z' <= A z + B z^2 stay below, and of z' >= A z - B z^2 above, the solution of the equation.",
-        lambda preset: [Comparison(draws=20 if preset == "smoke" else 200)],
+        lambda preset: [Comparison(draws=at_preset({"smoke": 20, "quick": 200}, preset))],
         judge_lemma_7,
     ),
 )  # fmt: skip

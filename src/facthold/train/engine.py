@@ -11,7 +11,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -85,7 +85,7 @@ class Run:
     """Accuracy at the last look; nan where the run diverged."""
     curve: np.ndarray
     """Accuracy at each look."""
-    seen: Seen
+    seen: Seen = field(default_factory=dict)
     """What the task observes, at each look."""
 
     @property
