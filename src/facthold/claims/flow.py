@@ -155,7 +155,7 @@ def _by_proof(proof: Values) -> tuple[str, bool]:
 
 
 def lemma_6_cells(preset: str) -> list[Cell]:
-    same = [Sequential(**THEOREM_6, epsilon=EPSILON)]
+    same: list[Cell] = [Sequential(**THEOREM_6, epsilon=EPSILON)]
     return at_preset({"smoke": same, "quick": same}, preset)
 
 
