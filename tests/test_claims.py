@@ -32,6 +32,8 @@ AT_ANY_SIZE = (
     "one-hot",
     "layerwise",
     "all-facts",
+    "efficiency",
+    "nothing-below-theorem-7",
     "flow-conserves",
     "weights-grow-slowly",
     "loss-vanishes",

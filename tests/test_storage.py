@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from facthold.experiments.fact_capacity import shape_of
 from facthold.experiments.storage import TRAINED, Storage, shares, to_the_end
 from facthold.figures import figure
-from facthold.figures.storage import PATHS, shape_of
+from facthold.figures.storage import PATHS
 from facthold.knowledge.forward import Forward, table_prompts
 from facthold.knowledge.judge import judge_table
 from facthold.knowledge.locate import DIRECT, MLP, Located, locate_all

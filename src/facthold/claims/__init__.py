@@ -1,6 +1,18 @@
 """The claims by name, in the order in which they are read: theorem 1, its limits, training, beyond."""
 
-from facthold.claims import constructions, facts, facts_built, flow, learning, limits, margins, scaling
+from facthold.claims import (
+    bits,
+    constructions,
+    facts,
+    facts_built,
+    flow,
+    learning,
+    limits,
+    margins,
+    plan,
+    scaling,
+    zipf,
+)
 from facthold.claims.base import Claim, Judgement
 from facthold.errors import unknown
 
@@ -12,7 +24,10 @@ ALL = (
     *flow.CLAIMS,
     *learning.CLAIMS,
     *limits.CLAIMS,
+    *bits.CLAIMS,
+    *zipf.CLAIMS,
     *constructions.CLAIMS,
+    *plan.CLAIMS,
 )
 CLAIMS: dict[str, Claim] = {claim.id: claim for claim in ALL}
 

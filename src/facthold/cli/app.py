@@ -18,13 +18,13 @@ from facthold.errors import FactholdError
 INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
 COMMANDS = {
     "facts": "facts", "build": "build", "ask": "ask", "edit": "edit", "add": "edit", "forget": "edit",
-    "locate": "locate", "watch": "watch", "bench": "bench", "construct": "construct", "figure": "figure",
-    "reproduce": "figure",
+    "locate": "locate", "watch": "watch", "plan": "plan", "bits": "bits", "bench": "bench", "construct": "construct",
+    "figure": "figure", "reproduce": "figure",
     "list": "inspect", "results": "inspect", "memory": "memory", "capacity": "memory", "sweep": "sweep",
     "transformer": "transformer", "fact-capacity": "transformer", "verify": "verify",
 }  # fmt: skip
 """The module of this package that makes each command, in the order in which the help lists them."""
-WITHOUT_CELLS = {"facts", "build", "ask", "edit", "locate", "watch"}
+WITHOUT_CELLS = {"facts", "build", "bits", "ask", "edit", "locate", "watch"}
 """Modules whose commands keep no results: there is nothing to say about them after Ctrl-C."""
 
 app = typer.Typer(

@@ -94,7 +94,7 @@ class Drawn:
     fits: Sequence[Fit]
     files: Sequence[Path]
     notes: Sequence[str] = ()
-    """What went wrong in single cells, in words: a run that diverged, a solver that gave up."""
+    """What the figure says in words, and what went wrong in single cells, such as a run that diverged."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -127,7 +127,8 @@ def draw(
     files = figure.save(read, out, label)
     broken = [(cell, r.get("failure") or r.get("stages", {}).get("problem")) for cell, r in _with_cells(cells, rows)]
     notes = [f"{cell.label}: {words}" for cell, words in broken if words]
-    return Drawn(figure, label, time.perf_counter() - start, figure.fits(read), files, list(dict.fromkeys(notes)))
+    said = [*figure.says(read), *dict.fromkeys(notes)]
+    return Drawn(figure, label, time.perf_counter() - start, figure.fits(read), files, said)
 
 
 def _with_cells(cells: Sequence[Cell], rows: Sequence[Row]) -> list[tuple[Cell, Mapping[str, Any]]]:

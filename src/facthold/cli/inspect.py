@@ -2,8 +2,9 @@
 
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,12 +13,14 @@ from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, print_json
 from facthold.cli.common import StoreOption, open_store
 from facthold.cli.tables import show
-from facthold.errors import unknown
+from facthold.errors import FactholdError, unknown
+from facthold.experiments.accounts import SLACK, accounts
 from facthold.experiments.builders import BUILDERS
 from facthold.experiments.methods import METHODS
 from facthold.figures import FIGURES
 from facthold.figures import figure as find_figure
 from facthold.sweep import export
+from facthold.sweep.store import Row
 from facthold.train.protocols import PROTOCOLS
 
 
@@ -101,12 +104,15 @@ def results(
     csv: Annotated[bool, typer.Option("--csv", help="All of it as CSV, on standard output or in --output.")] = False,
     parquet: Annotated[bool, typer.Option("--parquet", help="All of it as Parquet, in --output.")] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
+    bound: Annotated[
+        bool, typer.Option("--bound", help="Check that no result on random tables has more than its bits can hold.")
+    ] = False,
     json: JsonOption = False,
     store: StoreOption = None,
 ) -> None:
     """What is stored: a table here, or all of it as CSV or Parquet."""
-    if csv + parquet + json > 1:
-        raise ValueError("take one of --csv, --parquet and --json")
+    if csv + parquet + json > 1 or (bound and (csv or parquet)):
+        raise ValueError("take one of --csv, --parquet and --json; --bound goes with --json alone")
     if output is not None and not (csv or parquet):
         raise ValueError("--output goes with --csv or --parquet")
     with open_store(store, create=False) as kept:
@@ -114,6 +120,9 @@ def results(
         path = kept.path
         if kind is not None and not rows:
             raise unknown("kind of cell", kind, {row.kind for row in kept.rows()} or {"(nothing is stored)"})
+    if bound:
+        _print_bound(rows, path, json)
+        return
     if csv or parquet:
         file = output or (Path("facthold-results.parquet") if parquet else None)
         if parquet and file is not None:
@@ -137,6 +146,35 @@ def results(
                 for r in rows
             ],
         )  # fmt: skip
+
+
+def _print_bound(rows: Sequence[Row], path: Path, json: bool) -> None:
+    """A line for each kind of cell and reason, and an error where a result has more than its bits can hold."""
+    checked = [(row, accounts(row.kind, row.spec, row.result)) for row in rows]
+    lines: list[dict[str, Any]] = []
+    for kind in sorted({row.kind for row in rows}):
+        found = [account for row, held in checked if row.kind == kind and not isinstance(held, str) for account in held]
+        if found:
+            least = min((a.bits / a.bound for a in found if a.bound), default=None)
+            broken = sum(a.spare < 0 for a in found)
+            lines.append({"kind": kind, "models": len(found), "broken": broken, "least_ratio": least, "reason": None})
+        reasons = sorted({held for row, held in checked if row.kind == kind and isinstance(held, str)})
+        lines += [{"kind": kind, "models": 0, "broken": 0, "least_ratio": None, "reason": reason} for reason in reasons]
+    if json:
+        print_json(lines)
+    else:
+        show(
+            f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}",
+            ("kind", "models", "too good", "bits used / bound, least"),
+            [
+                (f["kind"], str(f["models"] or ""), str(f["broken"] or ""), f["reason"] or _short(f["least_ratio"]))
+                for f in lines
+            ],
+        )  # fmt: skip
+    if broken := sum(f["broken"] for f in lines):
+        raise FactholdError(
+            f"{count(broken, 'model')} in {path} with more facts right than its bits can hold: a defect"
+        )
 
 
 def _spec(spec: dict) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from math import isqrt
+from math import isqrt, sqrt
 from statistics import fmean
 from typing import Any, ClassVar
 
@@ -48,6 +48,17 @@ def racing_members(
     content = (seed, d, H, d_h, m, way.name)
     start = Transformer.init(d, H, d_h, m, key=derive("init", *content), bias=way.bias, scaled=way.scaled)
     return [Member(start, task, derive("train", *content), lr, race) for lr in training.lrs or (training.lr,)]
+
+
+def shape_of(alpha: float, beta: float, n_params: int, H: int) -> dict[str, int]:
+    """Sizes with H d_h = alpha d and m = beta d, up to rounding, and about so many parameters.
+
+    d_h is rounded to whole numbers first, and m takes what is left, so that shapes differ little in their parameters.
+    """
+    d = max(2, round(sqrt(n_params / (4 * alpha + 2 * beta))))
+    d_h = max(1, round(alpha * d / H))
+    m = max(1, round(n_params / (2 * d) - 2 * H * d_h)) if beta else 0
+    return {"d": d, "H": H, "d_h": d_h, "m": m}
 
 
 def step_seconds(*, d: int, Hd_h: int, m: int, S: int, R: int, A: int) -> float:

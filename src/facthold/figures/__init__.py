@@ -4,16 +4,19 @@ from facthold.errors import unknown
 from facthold.figures import (
     constructions,
     edits,
+    efficiency,
     facts,
     fig1,
     fig5,
     fig6,
     heatmap,
     ladder,
+    moves,
     robustness,
     stages,
     storage,
     transfer,
+    zipf,
 )
 from facthold.figures.base import PRESETS, Figure, Values
 
@@ -32,6 +35,9 @@ FIGURES: dict[str, Figure] = {
         transfer.FIGURE,
         storage.FIGURE,
         edits.FIGURE,
+        efficiency.FIGURE,
+        moves.FIGURE,
+        zipf.FIGURE,
     )
 }
 

@@ -37,6 +37,8 @@ class Figure:
     cells: Callable[[Any], list[Cell]]
     plot: Callable[[Sequence[Values]], Canvas]
     fits: Callable[[Sequence[Values]], list[Fit]]
+    says: Callable[[Sequence[Values]], list[str]] = lambda rows: []
+    """Numbers of the figure in words, where they are no power laws."""
 
     def grid(self, preset: str, changes: Mapping[str, Any] | None = None) -> Any:
         """The grid of a preset, with the values of a config file put in; a key it does not have is refused."""

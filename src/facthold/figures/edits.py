@@ -11,11 +11,11 @@ from matplotlib.ticker import NullLocator
 
 from facthold.cells import Cell
 from facthold.experiments.edits import Edits
+from facthold.experiments.fact_capacity import shape_of
 from facthold.experiments.storage import READOUT, TRAINED
 from facthold.experiments.table_size import RANDOM
 from facthold.figures import style
 from facthold.figures.base import Figure, Values
-from facthold.figures.storage import shape_of
 from facthold.measure.scaling import Fit
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 from statistics import fmean
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 
 from facthold.cells import Cell
+from facthold.experiments.fact_capacity import shape_of
 from facthold.experiments.storage import READOUT, TRAINED, Storage
 from facthold.figures import style
 from facthold.figures.base import Figure, Values
@@ -72,17 +72,6 @@ def cells(grid: Grid) -> list[Cell]:
     ]
     sizes += [size for size in built if size["d"]] + ([{"model": READOUT}] if grid.readout else [])
     return [Storage(**table, **size, seed=seed) for size in sizes for seed in range(grid.n_seeds)]
-
-
-def shape_of(alpha: float, beta: float, n_params: int, H: int) -> dict[str, int]:
-    """Sizes with H d_h = alpha d and m = beta d, up to rounding, and about so many parameters.
-
-    d_h is rounded to whole numbers first, and m takes what is left, so that shapes differ little in their parameters.
-    """
-    d = max(2, round(sqrt(n_params / (4 * alpha + 2 * beta))))
-    d_h = max(1, round(alpha * d / H))
-    m = max(1, round(n_params / (2 * d) - 2 * H * d_h)) if beta else 0
-    return {"d": d, "H": H, "d_h": d_h, "m": m}
 
 
 def plot(rows: Sequence[Values]) -> Canvas:

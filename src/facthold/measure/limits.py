@@ -25,10 +25,10 @@ CORRECTIONS = bernoulli(16)[2::2] / np.array([math.factorial(n) for n in range(2
 """B_2k / (2k)!, k = 1, ..., 8, of their formula."""
 
 
-def size(name: str, value: Number, least: int = 0) -> int:
+def size(name: str, value: Number, least: int = 0, most: int = LARGEST) -> int:
     """A whole number from an int or a float, or an error with the argument's name."""
-    if not least <= value <= LARGEST or int(value) != value:
-        raise ValueError(f"{name}={value} must be a whole number from {least} to {LARGEST:.0e}")
+    if not least <= value <= most or int(value) != value:
+        raise ValueError(f"{name}={value} must be a whole number from {least} to {most:.0e}")
     return int(value)
 
 

@@ -19,6 +19,8 @@ from facthold.measure.limits import amount, size
 
 CHERNOFF = math.sqrt(8)
 """A constant C for which lemma 9 is proved; the paper only says that there is one (see `facts_bits`)."""
+MOST_ANSWERS = 1 << 1000
+"""Answers that tables may choose from where they are counted: all sign vectors of a memory that is read by signs."""
 TERMS = 1 << 17
 """Up to so many wrong answers `tables_within` adds all terms."""
 
@@ -129,7 +131,7 @@ def counting_bound(S: Number, R: Number, D: Number, wrong: Number = 0) -> float:
     bits used + log2(variants and seeds tried) + slack >= counting_bound. Only for tables that `no_bound` has no
     reason against.
     """
-    facts, D = size("S", S, 1) * size("R", R, 1), size("D", D, 1)
+    facts, D = size("S", S, 1) * size("R", R, 1), size("D", D, 1, MOST_ANSWERS)
     return max(0.0, facts * math.log2(D) - tables_within(facts, D, wrong))
 
 
@@ -140,7 +142,7 @@ def tables_within(facts: Number, D: Number, wrong: Number) -> float:
     is at most rho = wrong / ((facts - wrong + 1)(D - 1)) times the next one, so their sum at most 1 / (1 - rho) times
     the last one, and never above all tables.
     """
-    facts, D, wrong = size("facts", facts, 1), size("D", D, 1), size("wrong", wrong)
+    facts, D, wrong = size("facts", facts, 1), size("D", D, 1, MOST_ANSWERS), size("wrong", wrong)
     if wrong > facts:
         raise ValueError(f"wrong={wrong} must be at most the number of facts, {facts}")
     every = facts * math.log2(D)

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from facthold.associations import Problem
@@ -65,6 +66,28 @@ class StoreAssociations(Task):
         scores = jnp.where(self.offered, model.logits(self.problem.E, self.problem.U), -jnp.inf)
         hits = (right(scores, self.problem.f) & self.counted).sum()
         return hits / self.counted.sum()
+
+
+class StoreByFrequency(StoreAssociations):
+    """The same with sum_x p(x) instead of a mean, made by ``weighted``: a memory that is too small for all of the
+    inputs should know what is asked for."""
+
+    p: Float[Array, " N"]
+
+    @classmethod
+    def weighted(cls, problem: Problem, p: np.ndarray) -> "StoreByFrequency":
+        """The task for ``problem`` with weights p, which need not sum to 1."""
+        if np.shape(p) != (problem.N,) or np.min(p) < 0:
+            raise ValueError(
+                f"p of shape {np.shape(p)} must have one weight for each of {problem.N} inputs, none negative"
+            )
+        plain = StoreAssociations.of(problem)
+        weights = jnp.asarray(pad_rows(np.asarray(p, np.float32), len(plain.counted)))
+        return cls(plain.problem, plain.counted, plain.offered, weights)
+
+    def loss(self, model: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
+        scores = jnp.where(self.offered, model.logits(self.problem.E, self.problem.U), -jnp.inf)
+        return (self.p * optax.softmax_cross_entropy_with_integer_labels(scores, self.problem.f)).sum()
 
 
 class RecallFacts(Task):

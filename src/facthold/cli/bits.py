@@ -1,0 +1,135 @@
+"""facthold bits: how few bits a saved model could have, and the model with its weights rounded."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import equinox as eqx
+import typer
+
+from facthold.associations import Problem
+from facthold.cli.app import app
+from facthold.cli.basics import JsonOption, count, print_json, writable
+from facthold.cli.messages import telling
+from facthold.cli.tables import show
+from facthold.errors import FactholdError, unknown
+from facthold.factual import FactualRecall
+from facthold.keys import derive
+from facthold.measure.bits import table_bits
+from facthold.measure.bounds import bits_uniform
+from facthold.measure.facts import fact_accuracy
+from facthold.measure.quantise import SCALES, Found, Quantised, fewest_bits, grid_of_bits, quantise
+from facthold.measure.recall import accuracy as memory_accuracy
+from facthold.models.saving import load_model, save_model
+
+GOALS = (0.99, 1.0)
+Recall = Callable[[eqx.Module], float]
+
+
+@app.command()
+def bits(
+    model: Annotated[Path, typer.Argument(help="A memory or a transformer with what it stores, as safetensors.")],
+    accuracy: Annotated[
+        float | None, typer.Option("--accuracy", help="Share that must be recalled (default: 0.99, and 1).")
+    ] = None,
+    n: Annotated[
+        int | None, typer.Option("--bits", help="Round to so many bits a weight instead of searching for the fewest.")
+    ] = None,
+    scales: Annotated[
+        str, typer.Option("--scales", help="With --bits: a scale for each array, matrix (head) or row.")
+    ] = "matrix",
+    out: Annotated[Path | None, typer.Option("-o", help="Write the rounded model, as safetensors in float32.")] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the noise tokens in prompts.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Round the weights of a model to a uniform grid, and find the fewest bits at which it still knows what it stores.
+
+    Bits are those of all weights and of the scales (32 each); the embeddings are left out.
+    """
+    if accuracy is not None and not 0 < accuracy <= 1:
+        raise ValueError(f"--accuracy {accuracy:g} must be above 0 and at most 1")
+    if n is not None and not 1 <= n <= 16:
+        raise ValueError(f"--bits {n} must be from 1 to 16")
+    if n is not None and accuracy is not None:
+        raise ValueError(f"take one of --bits {n} and --accuracy {accuracy:g}: the second searches for the first")
+    if scales not in SCALES:
+        raise unknown("--scales", scales, SCALES)
+    if out is not None:
+        writable(out.parent, "-o")
+        if out.is_dir() or out.resolve() == model.resolve():
+            raise FactholdError(f"-o {out} is a folder or the model itself; give the name of another file")
+    weights, problem = load_model(model)
+    if problem is None:
+        raise FactholdError(
+            f"{model} holds a model without what it stores; save it with its problem, or build it again"
+        )
+    recall, facts, needed = _asking(problem, seed)
+    with telling(f"rounding {model}") as say:
+        before = recall(weights)
+        if n is not None:
+            q = quantise(weights, grid_of_bits(n, scales))
+            found: list[tuple[float | None, Quantised | None, float]] = [(None, q, recall(q.model))]
+        else:
+            found = []
+            for goal in (accuracy,) if accuracy is not None else GOALS:
+                say(f"fewest bits at {goal:.4g} of {count(facts, 'fact')}")
+                best: Found | None = fewest_bits(weights, recall, goal)
+                found.append((goal, None, 0.0) if best is None else (goal, best.quantised, best.recall))
+    rows = [_row(goal, q, share, facts, needed) for goal, q, share in found]
+    about: dict[str, Any] = {"model": str(model), "facts": facts, "recall": before, "rounded": rows}
+    kept = next((q for _, q, _ in found if q is not None), None)
+    if out is not None and kept is not None:
+        about["file"] = str(save_model(out, kept.model, problem))
+    print_json(about) if json else _say(about)
+    if kept is None:
+        raise FactholdError(f"no grid keeps so much: {before:.4%} is recalled as it is; ask for less with --accuracy")
+
+
+def _asking(problem: Problem | FactualRecall, seed: int) -> tuple[Recall, int, Callable[[float], float]]:
+    """How a model is asked, for how many facts, and the bits that such a recall needs for facts of their kind."""
+    if isinstance(problem, FactualRecall):
+        key, table = derive("bits", seed), problem.table
+        return lambda m: fact_accuracy(m, problem, key=key), len(table), lambda share: table_bits(table, share)
+    N, M = problem.N, problem.M
+    return lambda m: memory_accuracy(m, problem), N, lambda share: bits_uniform(N, M, share)
+
+
+def _row(
+    goal: float | None, q: Quantised | None, share: float, facts: int, needed: Callable[[float], float]
+) -> dict[str, Any]:
+    if q is None:
+        return {"goal": goal, "recall": None, "bits": None}
+    least = needed(share)
+    return {
+        "goal": goal, "recall": share, "bits": q.bits, "scale_bits": q.scale_bits, "n_weights": q.n_weights,
+        "bits_per_weight": q.bits_per_weight, "bits_per_fact": q.bits / facts, "megabytes": q.bits / 8e6,
+        "bits_needed": least, "times_needed": q.bits / least if least else None,
+        "needed_per_weight": least / q.n_weights,
+        "grids": {name: {"levels": g.levels, "scales": g.scales} for name, g in q.grids.items()},
+    }  # fmt: skip
+
+
+def _say(about: dict[str, Any]) -> None:
+    rows = [r for r in about["rounded"] if r["bits"] is not None]
+    if not rows:
+        return
+    show(
+        f"{about['recall']:.4%} of {count(about['facts'], 'fact')} recalled in float32",
+        ("asked for", "recalled", "bits a weight", "bits in all", "bits a fact", "levels"),
+        [
+            (
+                "" if r["goal"] is None else f"{r['goal']:.4%}", f"{r['recall']:.4%}", f"{r['bits_per_weight']:.3g}",
+                f"{r['bits']:,.0f}", f"{r['bits_per_fact']:.4g}",
+                ", ".join(f"{name} {g['levels']}" for name, g in r["grids"].items()),
+            )
+            for r in rows
+        ],
+    )  # fmt: skip
+    for r in rows:
+        typer.echo(
+            f"{r['recall']:.4%} of such facts cannot be told in fewer than {r['bits_needed']:,.0f} bits, "
+            f"{r['needed_per_weight']:.3g} a weight"
+            + (f"; {r['times_needed']:.3g} times as many are used" if r["times_needed"] else "")
+        )
+    if "file" in about:
+        typer.echo(f"model: {about['file']}")

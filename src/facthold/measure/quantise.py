@@ -1,0 +1,221 @@
+"""Models with few bits a weight: every weight on a uniform grid, and the fewest bits at which a model still recalls.
+
+*What counts as bits.* All that must be written down to have the model again, beside this program and the embeddings
+(drawn before the facts are, as in theorem 7): n weights on a grid of L levels take n log2 L bits (packed: L need not be
+a power of two), and each scale of a grid takes 32 (a float32). Embeddings that are learned would count like weights;
+no model here learns any. Two counts are kept apart:
+
+- *all*: every weight of the model.
+- *written*: without the weights that do not depend on the facts, such as random features and keys that tell tokens
+  apart. They are made again from the seed and stay in float32; the seed is one of the choices of `Found.tried`.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from facthold.errors import unknown
+
+SCALES = ("array", "matrix", "row")
+"""One scale for all heads together, one for each head's matrix, or one for each row. A memory has no heads."""
+SCALE_BITS = 32
+"""A scale is a float32. Built values are sums that nearly cancel: a scale of 16 bits costs them facts."""
+MOST_LEVELS = 1 << 16
+LADDER = (2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 31, 47, 63, 95, 127, 191, 255, 383, 511, 1023, 2047, 4095, 65535)
+"""Levels that are tried."""
+FEW = 4
+"""Up to so many levels all are tried."""
+CLIPS = (math.inf, 4.0, 2.8, 2.0, 1.4, 1.0)
+"""Where grids may end, in root mean squares of the weights: a narrow grid is fine where most weights are."""
+
+Model = Any
+"""Any model of this project: an Equinox module whose arrays are its weights."""
+
+
+class Grid(NamedTuple):
+    """L points from -s to s, equally far apart: with zero for an odd L, without it for an even one.
+
+    s is the largest weight that the scale is for, but at most ``clip`` times their root mean square. Odd grids are the
+    multiples of a step, as in corollary 2; with L = 2 only the sign is kept.
+    """
+
+    levels: int
+    scales: str = "matrix"
+    clip: float = math.inf
+
+    @property
+    def bits(self) -> float:
+        """Bits a weight."""
+        return math.log2(self.levels)
+
+    def axes(self, dimensions: int) -> tuple[int, ...]:
+        """The axes of an array that share a scale."""
+        return tuple(range(-min(dimensions, {"array": 3, "matrix": 2, "row": 1}[self.scales]), 0))
+
+
+def grid_of_bits(bits: int, scales: str = "matrix", clip: float = math.inf) -> Grid:
+    """The grid of 2^bits - 1 multiples of a step, zero among them; of the two signs where there is one bit."""
+    if isinstance(bits, bool) or int(bits) != bits or not 1 <= bits <= 16:
+        raise ValueError(f"bits={bits} must be a whole number from 1 to 16")
+    return Grid(2 if bits == 1 else 2 ** int(bits) - 1, scales, clip)
+
+
+def on_grid(W: Float[Array, "*n"] | np.ndarray, grid: Grid, xp: Any = jnp) -> Any:
+    """Each weight at the nearest point of its grid, in JAX or in NumPy (``xp``). What is all zero stays so."""
+    L, axes = grid.levels, grid.axes(W.ndim)
+    size = xp.abs(W).max(axis=axes, keepdims=True)
+    if math.isfinite(grid.clip):
+        size = xp.minimum(size, grid.clip * xp.sqrt((W**2).mean(axis=axes, keepdims=True)))
+    last, half = (L - 1) / 2, 0.0 if L % 2 else 0.5
+    x = last * xp.clip(W / xp.where(size > 0, size, 1), -1, 1)
+    return size / last * xp.clip(xp.rint(x - half) + half, -last, last)
+
+
+def straight_through(model: Model, grid: Grid) -> Model:
+    """The model on the grid, with the gradient of the model as it is: for training weights that are to be rounded."""
+    weights, rest = eqx.partition(model, eqx.is_inexact_array)
+    return eqx.combine(jax.tree.map(lambda W: W + jax.lax.stop_gradient(on_grid(W, grid) - W), weights), rest)
+
+
+def weight_sizes(model: Model) -> dict[str, tuple[int, ...]]:
+    """The shape of each array of weights by its name, such as 'W_K' or 'mlp.V'."""
+    return {name: W.shape for name, W in _weights(model)}
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A model on grids, and the bits that it takes."""
+
+    model: Model
+    bits: float
+    scale_bits: int
+    """Of them, those of scales."""
+    n_weights: int
+    """Weights that are counted."""
+    grids: Mapping[str, Grid]
+
+    @property
+    def bits_per_weight(self) -> float:
+        return self.bits / self.n_weights
+
+
+def quantise(model: Model, grid: Grid | Mapping[str, Grid], *, fixed: Collection[str] = ()) -> Quantised:
+    """The model with each array of weights on its grid; those in ``fixed`` stay as they are and are not counted."""
+    shapes = weight_sizes(model)
+    if wrong := set(fixed) - set(shapes):
+        raise unknown("array of weights", min(wrong), shapes)
+    grids = {name: grid if isinstance(grid, Grid) else grid[name] for name in shapes if name not in fixed}
+    for one in grids.values():
+        _check(one)
+    if not grids:
+        raise ValueError(f"fixed={sorted(fixed)} leaves no weights to round")
+    scales = sum(scale_bits(shapes[name], one) for name, one in grids.items())
+    bits = scales + sum(math.prod(shapes[name]) * one.bits for name, one in grids.items())
+    return Quantised(_on_grids(model, grids), bits, scales, sum(math.prod(shapes[name]) for name in grids), grids)
+
+
+def scale_bits(shape: Sequence[int], grid: Grid) -> int:
+    """Bits of the scales of an array with this shape."""
+    return SCALE_BITS * (math.prod(shape) // math.prod(shape[axis] for axis in grid.axes(len(shape))))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The fewest bits that were found for a goal."""
+
+    quantised: Quantised
+    recall: float
+    tried: int
+    """Models on grids that were asked: to choose the best of them takes no more than log2 of this number of bits."""
+
+    @property
+    def bits(self) -> float:
+        return self.quantised.bits
+
+
+def fewest_bits(
+    model: Model, recall: Callable[[Model], float], goal: float, *, fixed: Collection[str] = (),
+    ladder: Sequence[int] = LADDER,
+) -> Found | None:  # fmt: skip
+    """The fewest bits that were found at which ``recall(model)`` is at least ``goal``; None where no grid is enough.
+
+    First one grid for all arrays: the coarsest that will do, for both kinds of scales. Then each array by itself is
+    made as coarse as it can be, the one with the most bits first: keys may need more bits than values.
+    """
+    asked: dict[tuple, tuple[Quantised, float]] = {}
+
+    def ask(grid: Grid | Mapping[str, Grid]) -> tuple[Quantised, float]:
+        key = tuple(grid) if isinstance(grid, Grid) else tuple(sorted((name, *g) for name, g in grid.items()))
+        if key not in asked:
+            q = quantise(model, grid, fixed=fixed)
+            asked[key] = q, recall(q.model)
+        return asked[key]
+
+    def coarsest(make: Callable[[int, float], Grid | Mapping[str, Grid]], most: int) -> Quantised | None:
+        """The fewest levels up to number ``most`` of the ladder with a clip that will do, by bisection."""
+
+        def good(i: int) -> Quantised | None:
+            for clip in CLIPS:
+                q, share = ask(make(ladder[i], clip))
+                if share >= goal:
+                    return q
+            return None
+
+        low, high, best = -1, most, good(most)
+        while best is not None and high - low > 1:
+            middle = (low + high) // 2
+            q = good(middle)
+            low, high, best = (middle, high, best) if q is None else (low, middle, q)
+        # a grid that is finer need not be better: few weights of a sparse model lie on an even one
+        few = (good(i) for i in range(high) if ladder[i] <= FEW) if best is not None else ()
+        return next((q for q in few if q is not None), best)
+
+    shapes = weight_sizes(model)
+    kinds = SCALES if any(len(shape) > 2 for shape in shapes.values()) else SCALES[1:]
+    all_alike = [coarsest(lambda L, c, s=s: Grid(L, s, c), len(ladder) - 1) for s in kinds]  # type: ignore[misc]
+    found = [q for q in all_alike if q is not None]
+    if not found:
+        return None
+    best = min(found, key=lambda q: q.bits)
+    for name in sorted(best.grids, key=lambda name: -math.prod(shapes[name]) * best.grids[name].bits):
+        now, scales = dict(best.grids), best.grids[name].scales
+        others = {n: g for n, g in now.items() if n != name}
+        place = ladder.index(now[name].levels)
+        if place and others:
+            coarser = coarsest(lambda L, c: others | {name: Grid(L, scales, c)}, place - 1)  # noqa: B023
+            best = coarser or best
+    share = ask(best.grids)[1] if len(set(best.grids.values())) > 1 else recall(best.model)
+    return Found(best, share, len(asked))
+
+
+def _weights(model: Model) -> list[tuple[str, Array]]:
+    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(model, eqx.is_inexact_array))
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves]
+
+
+def _on_grids(model: Model, grids: Mapping[str, Grid]) -> Model:
+    weights, rest = eqx.partition(model, eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(weights)
+    names = [name for name, _ in _weights(model)]
+    # In NumPy, so that nothing is compiled for a new shape or number of levels.
+    new = [
+        jnp.asarray(on_grid(np.asarray(W), grids[name], np)) if name in grids else W
+        for name, W in zip(names, leaves, strict=True)
+    ]
+    return eqx.combine(jax.tree.unflatten(structure, new), rest)
+
+
+def _check(grid: Grid) -> None:
+    if isinstance(grid.levels, bool) or int(grid.levels) != grid.levels or not 2 <= grid.levels <= MOST_LEVELS:
+        raise ValueError(f"levels={grid.levels} must be a whole number from 2 to {MOST_LEVELS}")
+    if grid.scales not in SCALES:
+        raise unknown("scales", grid.scales, SCALES)
+    if not grid.clip > 0:
+        raise ValueError(f"clip={grid.clip} must be positive; infinite: the largest weight")
