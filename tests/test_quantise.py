@@ -12,10 +12,13 @@ import pytest
 from facthold.construct.linear import outer_product
 from facthold.experiments.capacity import nested_problem
 from facthold.measure.quantise import (
+    GRID_BITS,
     SCALE_BITS,
     Grid,
+    Recall,
     fewest_bits,
     grid_of_bits,
+    judged_bits,
     on_grid,
     quantise,
     straight_through,
@@ -70,11 +73,11 @@ def test_bits_are_counted_with_their_scales() -> None:
     q = quantise(memory, Grid(3))
     assert q.n_weights == 54
     assert q.scale_bits == 3 * SCALE_BITS
-    assert q.bits == pytest.approx(54 * math.log2(3) + 3 * SCALE_BITS)
+    assert q.bits == pytest.approx(54 * math.log2(3) + 3 * (SCALE_BITS + GRID_BITS))
     rows = quantise(memory, Grid(4, "row"))
-    assert rows.bits == 54 * 2 + (6 + 6 + 1) * SCALE_BITS
+    assert rows.bits == 54 * 2 + (6 + 6 + 1) * SCALE_BITS + 3 * GRID_BITS
     half = quantise(memory, Grid(2), fixed=("W",))
-    assert half.bits == 30 + 2 * SCALE_BITS
+    assert half.bits == 30 + 2 * (SCALE_BITS + GRID_BITS)
     np.testing.assert_array_equal(half.model.W, memory.W)
     heads = Transformer.init(8, 2, 3, key=jax.random.key(0))
     assert weight_sizes(heads)["W_K"] == (2, 3, 8)
@@ -87,7 +90,7 @@ def test_a_grid_for_each_array() -> None:
     q = quantise(memory, {"W": Grid(2), "V": Grid(16)})
     assert len(np.unique(np.abs(q.model.W))) == 1
     assert len(np.unique(q.model.V)) > 4
-    assert q.bits == 24 + 4 * 24 + 2 * SCALE_BITS
+    assert q.bits == 24 + 4 * 24 + 2 * (SCALE_BITS + GRID_BITS)
 
 
 def test_the_gradient_goes_straight_through() -> None:
@@ -110,14 +113,34 @@ def test_fewest_bits_against_all_that_it_could_have_tried() -> None:
     assert whole == 1.0
     for goal in (0.9, 1.0):
         found = fewest_bits(memory, lambda m: accuracy(m, problem), goal, ladder=ladder)
-        assert found is not None
+        assert found.quantised is not None
         assert found.recall >= goal
         assert found.recall == accuracy(found.quantised.model, problem)
         for levels, scales in itertools.product(ladder, ("matrix", "row")):
             q = quantise(memory, Grid(levels, scales))
             if accuracy(q.model, problem) >= goal:
-                assert found.bits <= q.bits
-    assert fewest_bits(memory, lambda m: 0.5, 0.9, ladder=ladder) is None
+                assert found.quantised.bits <= q.bits
+    none = fewest_bits(memory, lambda m: 0.5, 0.9, ladder=ladder)
+    assert none.quantised is None
+    assert none.tried > 0
+
+
+def test_a_grid_that_fails_on_fresh_prompts_does_not_count() -> None:
+    memory, asked = LinearMemory(jnp.asarray(normal(4, 4))), []
+
+    def by_luck(m: LinearMemory) -> float:
+        asked.append(m)
+        return 1.0
+
+    def by_value(m: LinearMemory) -> float:
+        return float(np.abs(np.asarray(m.W - memory.W)).max() < 0.2)
+
+    found = judged_bits(memory, Recall([by_luck, by_value], by_value), 1.0)
+    assert found.quantised is not None
+    assert found.recall == by_value(found.quantised.model) == 1.0
+    assert found.quantised.grids["W"].levels > 2
+    assert found.tried > len(asked) > 0
+    assert judged_bits(memory, Recall([by_luck], by_value), 1.0).quantised is None
 
 
 def test_arrays_that_matter_less_get_fewer_levels() -> None:
@@ -128,7 +151,7 @@ def test_arrays_that_matter_less_get_fewer_levels() -> None:
         return float(np.abs(np.asarray(m.V - memory.V)).max() < 0.1)
 
     found = fewest_bits(memory, recall, 1.0)
-    assert found is not None
+    assert found.quantised is not None
     assert found.quantised.grids["W"].levels == 2
     assert found.quantised.grids["V"].levels > 7
 
@@ -141,6 +164,7 @@ def test_arrays_that_matter_less_get_fewer_levels() -> None:
         (lambda m: quantise(m, Grid(2, clip=0.0)), "clip=0.0"),
         (lambda m: quantise(m, Grid(2), fixed=("X",)), "X"),
         (lambda m: quantise(m, Grid(2), fixed=("W",)), "leaves no weights"),
+        (lambda m: quantise(m, {"V": Grid(2)}), "is wrong"),
         (lambda m: grid_of_bits(0), "bits=0"),
         (lambda m: grid_of_bits(17), "bits=17"),
     ],

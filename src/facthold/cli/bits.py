@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import equinox as eqx
 import typer
 
 from facthold.associations import Problem
@@ -13,17 +12,15 @@ from facthold.cli.basics import JsonOption, count, print_json, writable
 from facthold.cli.messages import telling
 from facthold.cli.tables import show
 from facthold.errors import FactholdError, unknown
+from facthold.experiments.fact_bits import asked_often
 from facthold.factual import FactualRecall
-from facthold.keys import derive
 from facthold.measure.bits import table_bits
 from facthold.measure.bounds import bits_uniform
-from facthold.measure.facts import fact_accuracy
-from facthold.measure.quantise import SCALES, Found, Quantised, fewest_bits, grid_of_bits, quantise
+from facthold.measure.quantise import SCALES, Quantised, Recall, grid_of_bits, judged_bits, quantise
 from facthold.measure.recall import accuracy as memory_accuracy
 from facthold.models.saving import load_model, save_model
 
 GOALS = (0.99, 1.0)
-Recall = Callable[[eqx.Module], float]
 
 
 @app.command()
@@ -44,7 +41,8 @@ def bits(
 ) -> None:
     """Round the weights of a model to a uniform grid, and find the fewest bits at which it still knows what it stores.
 
-    Bits are those of all weights and of the scales (32 each); the embeddings are left out.
+    A fact of a transformer counts where it is right in several prompts. Bits are those of all weights, of the scales
+    (32 each) and of the choice of grids; the embeddings are left out.
     """
     if accuracy is not None and not 0 < accuracy <= 1:
         raise ValueError(f"--accuracy {accuracy:g} must be above 0 and at most 1")
@@ -63,20 +61,20 @@ def bits(
         raise FactholdError(
             f"{model} holds a model without what it stores; save it with its problem, or build it again"
         )
-    recall, facts, needed = _asking(problem, seed)
+    recall, facts, needed, alike = _asking(problem, seed)
     with telling(f"rounding {model}") as say:
-        before = recall(weights)
+        before = recall.judge(weights)
         if n is not None:
             q = quantise(weights, grid_of_bits(n, scales))
-            found: list[tuple[float | None, Quantised | None, float]] = [(None, q, recall(q.model))]
+            found: list[tuple[float | None, Quantised | None, float]] = [(None, q, recall.judge(q.model))]
         else:
             found = []
             for goal in (accuracy,) if accuracy is not None else GOALS:
                 say(f"fewest bits at {goal:.4g} of {count(facts, 'fact')}")
-                best: Found | None = fewest_bits(weights, recall, goal)
-                found.append((goal, None, 0.0) if best is None else (goal, best.quantised, best.recall))
+                best = judged_bits(weights, recall, goal)
+                found.append((goal, best.quantised, best.recall))
     rows = [_row(goal, q, share, facts, needed) for goal, q, share in found]
-    about: dict[str, Any] = {"model": str(model), "facts": facts, "recall": before, "rounded": rows}
+    about: dict[str, Any] = {"model": str(model), "facts": facts, "recall": before, "alike": alike, "rounded": rows}
     kept = next((q for _, q, _ in found if q is not None), None)
     if out is not None and kept is not None:
         about["file"] = str(save_model(out, kept.model, problem))
@@ -85,13 +83,15 @@ def bits(
         raise FactholdError(f"no grid keeps so much: {before:.4%} is recalled as it is; ask for less with --accuracy")
 
 
-def _asking(problem: Problem | FactualRecall, seed: int) -> tuple[Recall, int, Callable[[float], float]]:
-    """How a model is asked, for how many facts, and the bits that such a recall needs for facts of their kind."""
+def _asking(problem: Problem | FactualRecall, seed: int) -> tuple[Recall, int, Callable[[float], float], str]:
+    """How a model is asked, for how many facts, and the bits that such a recall needs of all facts like these."""
     if isinstance(problem, FactualRecall):
-        key, table = derive("bits", seed), problem.table
-        return lambda m: fact_accuracy(m, problem, key=key), len(table), lambda share: table_bits(table, share)
+        table = problem.table
+        alike = "every table with these answers, each as often"
+        return asked_often(problem, seed), len(table), lambda share: table_bits(table, share), alike
     N, M = problem.N, problem.M
-    return lambda m: memory_accuracy(m, problem), N, lambda share: bits_uniform(N, M, share)
+    ask = lambda m: memory_accuracy(m, problem)  # noqa: E731
+    return Recall([ask], ask), N, lambda share: bits_uniform(N, M, share), f"every map from {N} inputs to {M} outputs"
 
 
 def _row(
@@ -125,10 +125,11 @@ def _say(about: dict[str, Any]) -> None:
             for r in rows
         ],
     )  # fmt: skip
+    typer.echo("for one given table or map there is no bound")
     for r in rows:
         typer.echo(
-            f"{r['recall']:.4%} of such facts cannot be told in fewer than {r['bits_needed']:,.0f} bits, "
-            f"{r['needed_per_weight']:.3g} a weight"
+            f"but no model that knows {r['recall']:.4%} of {about['alike']} "
+            f"has fewer than {r['bits_needed']:,.0f} bits, {r['needed_per_weight']:.3g} a weight"
             + (f"; {r['times_needed']:.3g} times as many are used" if r["times_needed"] else "")
         )
     if "file" in about:

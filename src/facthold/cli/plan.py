@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
 
@@ -85,7 +86,8 @@ def plan(
         question = Question(S, R, D, goal)
     else:
         question = question_of(table, goal)
-    made = make_plan(question, read(calibrations or FILE), product_rate(), refused=refusals(table) if table else None)
+    refused = refusals(table) if table else None
+    made = make_plan(question, read(calibrations or FILE), product_rate(), refused=refused, file=facts)
     given_bits = None if table is None else _given_bits(table, goal)
     if json:
         print_json(made.as_json() | {"table_bits": given_bits, "facts_file": None if facts is None else str(facts)})
@@ -97,15 +99,12 @@ def whole_number(option: str, text: str) -> int:
     """A size as it is typed: 1000000, 1_000_000 or 1e6, exactly."""
     wrong = f"{option} {text} must be a whole number from 1 to 1e30, as 1000000, 1_000_000 or 1e6"
     try:
-        number: int | float = int(text)
-    except ValueError:
-        try:
-            number = float(text)
-        except ValueError:
-            raise ValueError(wrong) from None
-    if not (math.isfinite(number) and 1 <= number <= LARGEST * (1 + 1e-12) and int(number) == number):
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(wrong) from None
+    if not (number.is_finite() and 1 <= number <= LARGEST and int(number) == number):
         raise ValueError(wrong)
-    return min(int(number), LARGEST)
+    return int(number)
 
 
 def _given_bits(table: FactTable, accuracy: float) -> float:
@@ -142,16 +141,15 @@ def say(made: Plan, table: FactTable | None, given_bits: float | None) -> None:
             typer.echo(f"{row.method}: {row.reason}")
     for line in warnings(made.rows):
         typer.echo(line)
-    goals = sorted({row.goal for row in made.rows if row.goal is not None and row.goal != q.accuracy})
-    if goals:
-        names = ", ".join(row.method for row in made.rows if row.goal in goals)
-        typer.echo(f"sizes of {names}: for an accuracy of {goals[-1]:g}, the next that was calibrated")
+    for goal in sorted({row.goal for row in made.rows if row.goal is not None and row.goal != q.accuracy}):
+        names = ", ".join(row.method for row in made.rows if row.goal == goal)
+        typer.echo(f"sizes of {names}: for an accuracy of {goal:g}, the next that was calibrated")
     typer.echo(
         f"params: enough for 9 of 10 new random tables or more; from: enough for 1 of 10 or fewer; times: "
         f"calibrated at {made.calibrated_gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
     )
     if best := made.best:
-        typer.echo(f"smallest: {best.method}; {best.command or 'far too large to be built by this program'}")
+        typer.echo(f"smallest: {best.method}; {best.command or 'far too large to be built by this program here'}")
 
 
 def _table(made: Plan) -> None:

@@ -20,6 +20,7 @@ from facthold.errors import check_positive
 from facthold.keys import fold
 from facthold.models.memory import LinearMemory
 
+TRIES = 4
 PATIENCE = 100
 """Rounds in which the reinforcement of the first try grows; each further try takes twice as many."""
 ROUNDS = 10
@@ -35,7 +36,7 @@ LEAST_SCORE = 1e-5
 Signs = Float[np.ndarray, "N k"]
 
 
-def one_bit(problem: Problem, *, key: PRNGKeyArray, tries: int = 4) -> LinearMemory:
+def one_bit(problem: Problem, *, key: PRNGKeyArray, tries: int = TRIES) -> LinearMemory:
     """W in {-1, +1} with sign(W e_x) = sign(u_f(x)) in as many coordinates as were found. No scale is needed."""
     check_positive(tries=tries)
     E, _, targets = problem.host()

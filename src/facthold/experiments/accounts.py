@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from facthold.experiments.methods import METHODS
-from facthold.measure.limits_facts import counting_bound, no_bound
+from facthold.measure.limits_facts import allowed_errors, counting_bound, no_bound
 
 SLACK = 20.0
 """Bits: one random table in a million may break the bound."""
@@ -49,26 +49,37 @@ class Account:
 def accounts(kind: str, spec: Values, result: Values) -> list[Account] | str:
     """The accounts of one stored result, or why there is no bound for it."""
     if kind not in READERS:
-        return f"no bound: cells of kind {kind!r} count no facts that a model of known size recalls"
+        return f"no bound: {NOTHING_COUNTED.get(kind, f'cells of kind {kind!r} count no facts')}"
     drawn = next((spec[name] for name in ("table", "table_kind", "map", "source") if name in spec), DRAWN.get(kind))
     reason = no_bound(drawn or "random")
     return reason or READERS[kind](spec, result)
 
 
-DRAWN = {"memory-bits": "uniform", "stored": "identity"}
+NOTHING_COUNTED = {
+    "memory-loss": "losses are counted, not facts; theorem 7 is checked by the claim nothing-below-theorem-7",
+    "zipf-facts": "losses are counted, not facts; theorem 7 is checked by the claim nothing-below-theorem-7",
+    "stored": "there is only one map f*(x) = x",
+    "one-hot": "there is only one map f*(x) = x",
+    "margins": "margins are measured, not facts",
+    "rounding": "margins are measured, not facts",
+    "attended": "attention in one prompt is measured, not facts",
+    "flow": "losses are counted, not facts",
+    "loss-curve": "losses are counted, not facts",
+    "predicted-stages": "there is no model",
+    "sequential": "losses are counted, not facts",
+    "comparison": "there is no model",
+    "gradient-step": "there is nothing stored",
+}  # fmt: skip
+"""Kinds of cells that count no facts that a model of known size recalls, and what they have instead."""
+DRAWN = {"memory-bits": "uniform"}
 """What kinds of cells store whose spec does not say so; all others draw 'random' tables."""
-
-
-def _wrong(share: float, facts: int) -> int:
-    """Errors that a goal allows."""
-    return math.floor((1 - share) * facts + 1e-9)
 
 
 def _capacity(spec: Values, result: Values) -> list[Account]:
     weights = METHODS[spec["method"]].n_params(spec["d"], spec["m"])
     tried = sum(len(seed["probes"]) for seed in result["per_seed"])
     return [
-        Account(N, spec["M"] or N, _wrong(spec["goal"], N), FLOAT_BITS * weights, tried)
+        Account(N, spec["M"] or N, allowed_errors(spec["goal"], N), FLOAT_BITS * weights, tried)
         for N in (seed["stored"] for seed in result["per_seed"]) if N
     ]  # fmt: skip
 
@@ -80,7 +91,9 @@ def _fact_capacity(spec: Values, result: Values) -> list[Account]:
     for S in (seed["stored"] for seed in result["per_seed"]):
         if S:
             facts = S * (S if spec["growth"] == "S=R" else math.isqrt(S))
-            found.append(Account(facts, spec["D"] or S, _wrong(spec["goal"], facts), FLOAT_BITS * weights, tried))
+            found.append(
+                Account(facts, spec["D"] or S, allowed_errors(spec["goal"], facts), FLOAT_BITS * weights, tried)
+            )
     return found
 
 
@@ -98,7 +111,7 @@ def _sized(spec: Values, result: Values) -> list[Account]:
     facts = result.get("facts") or spec["S"] * spec["R"]
     seeds = [seed for seed in result["per_seed"] if seed.get("n_params")]
     tried = sum(len(seed.get("probes", [0])) for seed in seeds)
-    wrong = _wrong(spec.get("goal", 1.0), facts)
+    wrong = allowed_errors(spec.get("goal", 1.0), facts)
     return [Account(facts, spec["D"], wrong, FLOAT_BITS * seed["n_params"], tried) for seed in seeds]
 
 
@@ -108,7 +121,13 @@ def _reached(spec: Values, result: Values) -> list[Account]:
         return []
     facts = spec["S"] * spec["R"]
     return [
-        Account(facts, spec["D"], _wrong(spec["goal"], facts), FLOAT_BITS * result["n_params"], len(result["probes"]))
+        Account(
+            facts,
+            spec["D"],
+            allowed_errors(spec["goal"], facts),
+            FLOAT_BITS * result["n_params"],
+            len(result["probes"]),
+        )
     ]
 
 
@@ -165,6 +184,7 @@ READERS: dict[str, Callable[[Values, Values], list[Account]]] = {
     "built-recall": _recalled,
     "robustness": _disturbed,
     "storage": _one_model,
+    "edits": _one_model,
     "table-size": _one_model,
     "memory-bits": _bits(lambda spec, N: 2 ** spec["d"] if spec["reading"] == "signs" else N),
     "fact-bits": _bits(lambda spec, N: spec["D"]),

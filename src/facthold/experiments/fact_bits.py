@@ -1,5 +1,6 @@
 """The fact-bits cell: the fewest bits in which a transformer knows a random table of facts, built or trained."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
@@ -20,10 +21,10 @@ from facthold.experiments.variants import variant
 from facthold.factual import FactualRecall
 from facthold.keys import derive
 from facthold.measure.bounds import FACTS_A_PARAMETER
-from facthold.measure.facts import fact_accuracy
+from facthold.measure.facts import always_right
 from facthold.measure.limits_facts import counting_bound
-from facthold.measure.quantise import Grid, quantise
-from facthold.models.transformer import Transformer, n_params
+from facthold.measure.quantise import LADDER, MOST_LEVELS, SEARCH, Grid, Recall, quantise
+from facthold.models.transformer import Transformer
 from facthold.prompts import SEQUENCE
 from facthold.train import BATCH, Protocol, RecallFacts, fit, protocol
 from facthold.train.rounded import OnGrid
@@ -36,8 +37,26 @@ FIXED = {
     "selected-convex": (*ATTENTION, "W_O", "mlp.W"), "selected": (*ATTENTION, "W_O"),
 }  # fmt: skip
 """Weights that depend on the embeddings and on which facts are asked, and not on the answers."""
+CHOSEN = (4, 16)
+"""Prompts of each fact that a grid is chosen by; a fact counts where it is right in all of them."""
+JUDGED = 4
+"""Fresh prompts of each fact, by which the choice is judged in the same way."""
+TOLERANCE = 0.1
+"""Relative width at which the search for the smallest construction ends."""
+ROOMIER = 1.5
+"""Figures give models that are trained on a grid so many times the parameters: they learn fewer facts a parameter."""
 CLIP = 2.5
 """Where the grids of training end, in root mean squares of the weights."""
+
+
+def asked_often(problem: FactualRecall, seed: int) -> Recall:
+    """The share of facts that are right in all of some prompts."""
+
+    def ask(what: str, draws: int) -> Callable[[Transformer], float]:
+        key = derive(what, seed, draws)
+        return lambda model: always_right(model, problem, key=key, draws=draws)
+
+    return Recall([ask("bits", draws) for draws in CHOSEN], ask("judge bits", JUDGED))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +93,10 @@ class FactBits(Cell):
             raise unknown("model", self.model, (TRAINED, *BUILDERS))
         if self.model == TRAINED and self.d:
             raise ValueError(f"d={self.d}: trained models get their d from rooms; leave it 0")
-        if self.levels and (self.model != TRAINED or self.levels < 2):
-            raise ValueError(f"levels={self.levels}: a grid of 2 levels or more, for trained models only")
+        if self.levels and (self.model != TRAINED or not 2 <= self.levels <= MOST_LEVELS):
+            raise ValueError(f"levels={self.levels}: a grid of 2 to {MOST_LEVELS} levels, for trained models only")
+        if not (self.alpha > 0 and self.beta >= 0 and self.H > 0):
+            raise ValueError(f"alpha={self.alpha} and H={self.H} must be positive, beta={self.beta} not negative")
         if not self.rooms or not self.seeds or min(self.rooms) <= 0:
             raise ValueError(f"rooms={self.rooms} and seeds={self.seeds}: give some of each, and rooms above 0")
         if not self.goals or not all(0 < goal <= 1 for goal in self.goals):
@@ -88,9 +109,11 @@ class FactBits(Cell):
 
     @property
     def spec(self) -> dict[str, Any]:
+        asked = {"search": SEARCH, "prompts": [*CHOSEN, JUDGED], "search_tolerance": TOLERANCE}
         if self.model != TRAINED:
-            return super().spec
-        return super().spec | {"training": self.training.spec, "way": asdict(variant("code")), "batch": BATCH}
+            return super().spec | asked
+        way = {"training": self.training.spec, "way": asdict(variant("code")), "batch": BATCH, "clip": CLIP}
+        return super().spec | asked | way
 
     @property
     def label(self) -> str:
@@ -116,25 +139,27 @@ class FactBits(Cell):
 
     def _points(self, seed: int) -> list[dict[str, Any]]:
         if self.model == TRAINED:
-            return [self._point(*self.train(self.trained_size(room), seed), seed) for room in self.rooms]
+            made = len(self.training.lrs)
+            return [self._point(*self.train(self.trained_size(room), seed), seed, made) for room in self.rooms]
         knob = builder(self.model).knob
         search = BuiltSize(
             builder=self.model, S=self.S, R=self.R, D=self.D, d=self.d, per_head=self.per_head, goal=1.0,
-            guess=self.guess, tolerance=0.1, seeds=(seed,),
+            guess=self.guess, tolerance=TOLERANCE, seeds=(seed,),
         )  # fmt: skip
         found = search.run()
         if found["size"] is None:
             return [self._nothing(seed, found["status"])]
+        probes = sum(len(one["probes"]) for one in found["per_seed"])
         points = []
         for size in sorted({round(room * found["size"]) for room in self.rooms}):
             try:
-                points.append(self._point(*search.build(size, seed), seed))
+                points.append(self._point(*search.build(size, seed), seed, 1 + probes))
             except (FactholdError, ValueError) as error:  # too large for what d allows
                 points.append(self._nothing(seed, f"{knob}={size}: {error}"))
         return points
 
     def _nothing(self, seed: int, status: str) -> dict[str, Any]:
-        return {"facts": self.S * self.R, "seed": seed, "recall": 0.0, "used": [], "status": status}
+        return {"facts": self.S * self.R, "seed": seed, "recall": 0.0, "used": [], "tried": 1, "status": status}
 
     def train(self, size: dict[str, int], seed: int) -> tuple[Transformer, FactualRecall]:
         """The better of the protocol's learning rates."""
@@ -150,14 +175,16 @@ class FactBits(Cell):
         best = (best_run(race, runs, "final") or (runs[0], None))[0]
         return (quantise(best.model, grid).model if grid else best.model), problem
 
-    def _point(self, model: Transformer, problem: FactualRecall, seed: int) -> dict[str, Any]:
-        facts, key = self.S * self.R, derive("bits", seed)
-        used = bits_used(
-            model, lambda m: fact_accuracy(m, problem, key=key), facts,
+    def _point(self, model: Transformer, problem: FactualRecall, seed: int, made: int) -> dict[str, Any]:
+        """``made``: models that were made before this one was taken."""
+        facts, recall = self.S * self.R, asked_often(problem, seed)
+        used, tried = bits_used(
+            model, recall, facts,
             lambda wrong: counting_bound(self.S, self.R, self.D, wrong),
-            fixed=FIXED.get(self.model, ()), goals=self.goals, **({"ladder": (self.levels,)} if self.levels else {}),
+            fixed=FIXED.get(self.model, ()), goals=self.goals, ladder=(self.levels,) if self.levels else LADDER,
         )  # fmt: skip
-        size = {"d": model.d, "H": model.H, "d_h": model.d_h, "m": model.m}
-        size["n_params"] = n_params(d=model.d, H=model.H, d_h=model.d_h, m=model.m)
-        recall = fact_accuracy(model, problem, key=key)
-        return {"facts": facts, "seed": seed, "recall": recall, "used": used, "status": "measured", **size}
+        return {
+            "facts": facts, "seed": seed, "recall": recall.judge(model), "used": used,
+            "tried": made + tried, "status": "measured", "d": model.d, "H": model.H, "d_h": model.d_h, "m": model.m,
+            "n_params": model.n_params,
+        }  # fmt: skip

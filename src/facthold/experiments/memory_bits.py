@@ -12,7 +12,7 @@ import numpy as np
 from facthold.associations import Problem
 from facthold.cells import Cell, Result
 from facthold.construct.linear import quantised
-from facthold.construct.signs import one_bit
+from facthold.construct.signs import PATIENCE, ROUNDS, TRIES, one_bit
 from facthold.embeddings import embed
 from facthold.errors import FactholdError, check_fits, check_positive, unknown
 from facthold.experiments.bits_used import GOALS, bits_row, bits_used, summarised
@@ -21,7 +21,7 @@ from facthold.experiments.make import make_memory, training_member
 from facthold.experiments.methods import LINEAR, METHODS, MLP, method
 from facthold.keys import derive
 from facthold.measure.limits_facts import counting_bound
-from facthold.measure.quantise import LADDER, Grid, quantise
+from facthold.measure.quantise import LADDER, SEARCH, Grid, Recall, quantise
 from facthold.measure.recall import accuracy, exact_recall
 from facthold.models.memory import LinearMemory, Memory, MLPMemory
 from facthold.train import Member, Protocol, StoreAssociations, fit
@@ -35,12 +35,14 @@ FIXED = {"hermite-features": ("W",), "ridge-readout": ("W",), "convex-readout": 
 """Random features: they do not depend on what is stored."""
 LONG = 2**13
 """Steps for which memories are trained whose weights are rounded afterwards: margins go on growing after recall."""
-GRID_TRAINING = Protocol(
-    "on-grid", "ours", "adam", lr=0.3, steps=2**12, check_every=64, goal=1.0, futility=None, decay=True
-)
-"""lr = 0.3 for weights that start at a root mean square of 10: a step can flip few signs, and all steps any of them."""
+GRID_TRAINING = {
+    family: Protocol("on-grid", "ours", "adam", lr=lr, steps=2**12, check_every=64, goal=1.0, futility=None, decay=True)
+    for family, lr in ((LINEAR, 0.3), (MLP, 0.03))
+}
+"""0.3 for weights that start at a root mean square of 10: a step can flip few signs, and all steps any of them."""
 START = 10.0
-CLIPS = {2: 1.0, 3: 1.3, 4: 1.7}
+MOST_SIGNS = 1000
+CLIPS = {2: 1.0, 3: 1.3}
 """Where the grids of training end, in root mean squares: near the best grids for Gaussian weights (Max, 1960)."""
 
 
@@ -83,11 +85,14 @@ def _on_grid(family: str, levels: int) -> Callable[[Problem, int, int], Memory]:
         else:
             k_W, k_V = jax.random.split(key)
             start = MLPMemory(jax.random.normal(k_W, (m, d)), 3 * m**-0.5 * jax.random.normal(k_V, (m, d)))
-        training = GRID_TRAINING if family == LINEAR else replace(GRID_TRAINING, lr=0.03)
-        run = fit([Member(start, OnGrid(StoreAssociations.of(problem), grid), key)], training)[0]
+        run = fit([Member(start, OnGrid(StoreAssociations.of(problem), grid), key)], GRID_TRAINING[family])[0]
         return quantise(run.model, grid).model
 
     return make
+
+
+def _grid_spec(family: str, levels: int) -> dict[str, Any]:
+    return {"protocol": GRID_TRAINING[family].spec, "start": START, "clip": CLIPS[levels]}
 
 
 def _method(name: str, share: float = 1.0) -> Way:
@@ -101,13 +106,13 @@ def _method(name: str, share: float = 1.0) -> Way:
 
 WAYS = {
     **{name: _method(name) for name in METHODS},
-    "on-grid:linear-2": Way(LINEAR, _on_grid(LINEAR, 2), lambda d, m: 0.055 * d * d, 2, GRID_TRAINING.spec),
-    "on-grid:linear-3": Way(LINEAR, _on_grid(LINEAR, 3), lambda d, m: 0.07 * d * d, 3, GRID_TRAINING.spec),
-    "on-grid:mlp-2": Way(MLP, _on_grid(MLP, 2), lambda d, m: 0.055 * m * d, 2, GRID_TRAINING.spec),
-    "on-grid:mlp-3": Way(MLP, _on_grid(MLP, 3), lambda d, m: 0.09 * m * d, 3, GRID_TRAINING.spec),
+    "on-grid:linear-2": Way(LINEAR, _on_grid(LINEAR, 2), lambda d, m: 0.055 * d * d, 2, _grid_spec(LINEAR, 2)),
+    "on-grid:linear-3": Way(LINEAR, _on_grid(LINEAR, 3), lambda d, m: 0.07 * d * d, 3, _grid_spec(LINEAR, 3)),
+    "on-grid:mlp-2": Way(MLP, _on_grid(MLP, 2), lambda d, m: 0.055 * m * d, 2, _grid_spec(MLP, 2)),
+    "on-grid:mlp-3": Way(MLP, _on_grid(MLP, 3), lambda d, m: 0.09 * m * d, 3, _grid_spec(MLP, 3)),
     "one-bit": Way(
         LINEAR, lambda problem, m, seed: one_bit(problem, key=derive("one-bit", seed, problem.d)),
-        lambda d, m: 0.65 * d, 2,
+        lambda d, m: 0.65 * d, 2, {"patience": PATIENCE, "rounds": ROUNDS, "tries": TRIES},
     ),
 }  # fmt: skip
 SIGN_GUESSES = {"one-bit": lambda d: 0.65 * d, "outer-product": lambda d: d / (2 * math.log(d))}
@@ -139,12 +144,16 @@ class MemoryBits(Cell):
         if self.method not in WAYS:
             raise unknown("method", self.method, WAYS)
         check_positive(d=self.d)
-        if (self.way.family == LINEAR) == (self.m > 0):
+        if self.method in METHODS:
+            METHODS[self.method].check(self.d, self.m)
+        if (self.way.family == LINEAR) == (self.m != 0) or self.m < 0:
             raise ValueError(f"m={self.m}: take 0 for a linear memory, else m >= 1; {self.method} is {self.way.family}")
         if self.reading not in READINGS:
             raise unknown("reading", self.reading, READINGS)
         if self.reading == "signs" and self.method not in SIGN_GUESSES:
             raise unknown("method that is read by signs", self.method, SIGN_GUESSES)
+        if self.reading == "signs" and not 2 <= self.d <= MOST_SIGNS:
+            raise ValueError(f"d={self.d}: sign vectors of 2 to {MOST_SIGNS} coordinates can be counted")
         if not self.loads or not self.seeds or min(self.loads) <= 0:
             raise ValueError(f"loads={self.loads} and seeds={self.seeds}: give some of each, and loads above 0")
         if not self.goals or not all(0 < goal <= 1 for goal in self.goals):
@@ -158,7 +167,9 @@ class MemoryBits(Cell):
 
     @property
     def spec(self) -> dict[str, Any]:
-        return super().spec | ({"training": self.way.spec} if self.way.spec else {})
+        """The fields, how many associations there are, and all that the weights and the search depend on."""
+        Ns = [self.N(load) for load in self.loads]
+        return super().spec | {"N": Ns, "search": SEARCH} | ({"way": self.way.spec} if self.way.spec else {})
 
     @property
     def label(self) -> str:
@@ -195,15 +206,19 @@ class MemoryBits(Cell):
         try:
             memory = self.way.make(problem, self.m, seed)
         except FactholdError as error:
-            return {"facts": N, "seed": seed, "recall": 0.0, "used": [], "status": str(error)}
-        bound = lambda wrong: counting_bound(N, 1, self.outputs(N), wrong)  # noqa: E731
+            return {"facts": N, "seed": seed, "recall": 0.0, "used": [], "tried": 1, "status": str(error)}
         recall = read(memory, problem)
+        used, tried = self._used(memory, problem, recall)
+        return {"facts": N, "seed": seed, "recall": recall, "used": used, "tried": 1 + tried, "status": "measured"}
+
+    def _used(self, memory: Memory, problem: Problem, recall: float) -> tuple[list[dict[str, Any]], int]:
+        N, read = problem.N, READINGS[self.reading]
+        bound = lambda wrong: counting_bound(N, 1, self.outputs(N), wrong)  # noqa: E731
         if self.method == PAPER:
             bits = quantised(problem).total_bits
-            used = [bits_row(g, bits, recall, N, bound, memory.n_params) for g in self.goals if recall >= g]
-            return {"facts": N, "seed": seed, "recall": recall, "used": used, "status": "measured"}
-        used = bits_used(
-            memory, lambda model: read(model, problem), N, bound,
-            fixed=self.way.fixed, goals=self.goals, ladder=(self.way.levels,) if self.way.levels else LADDER,
+            return [bits_row(g, bits, recall, N, bound, memory.n_params) for g in self.goals if recall >= g], 1
+        ask = lambda model: read(model, problem)  # noqa: E731
+        return bits_used(
+            memory, Recall([ask], ask), N, bound, fixed=self.way.fixed, goals=self.goals,
+            ladder=(self.way.levels,) if self.way.levels else LADDER,
         )  # fmt: skip
-        return {"facts": N, "seed": seed, "recall": recall, "used": used, "status": "measured"}

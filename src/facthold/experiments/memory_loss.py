@@ -21,7 +21,7 @@ from facthold.experiments.capacity import nested_problem
 from facthold.experiments.methods import LINEAR, method
 from facthold.keys import derive
 from facthold.measure.limits import Frequencies, bits_for_loss, power_law
-from facthold.measure.quantise import SCALE_BITS, grid_of_bits, quantise
+from facthold.measure.quantise import GRID_BITS, SCALE_BITS, grid_of_bits, quantise
 from facthold.models.memory import LinearMemory, MLPMemory
 from facthold.train import Member, Protocol, fit, protocol
 from facthold.train.tasks import StoreByFrequency
@@ -100,7 +100,7 @@ class MemoryLoss(Cell):
     @property
     def spec(self) -> dict[str, Any]:
         """The fields, and what else the result depends on."""
-        found = super().spec | {"scale_bits": SCALE_BITS}
+        found = super().spec | {"scale_bits": SCALE_BITS, "grid_bits": GRID_BITS}
         if self.method in SHARES:
             return found | {"shares": list(SHARES[self.method])}
         return found | ({"training": self.training.spec} if self.method == TRAINED else {})

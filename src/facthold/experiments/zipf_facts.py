@@ -21,7 +21,7 @@ from facthold.measure.bits import parameters_bits
 from facthold.measure.facts import Questions
 from facthold.measure.limits import bits_for_loss
 from facthold.measure.limits_zipf import product_law
-from facthold.measure.quantise import SCALE_BITS, grid_of_bits, quantise
+from facthold.measure.quantise import GRID_BITS, SCALE_BITS, grid_of_bits, quantise
 from facthold.models.transformer import Transformer
 from facthold.prompts import check_length, zipf
 from facthold.train import Protocol, RecallFacts, fit, protocol
@@ -85,7 +85,7 @@ class ZipfFacts(Cell):
     @property
     def spec(self) -> dict[str, Any]:
         more = {"training": self.training.spec, "model": asdict(variant(VARIANT)), "draws": DRAWS}
-        more["scale_bits"] = SCALE_BITS
+        more |= {"scale_bits": SCALE_BITS, "grid_bits": GRID_BITS}
         return super().spec | more
 
     @property

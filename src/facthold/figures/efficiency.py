@@ -9,7 +9,7 @@ from matplotlib.figure import Figure as Canvas
 
 from facthold.cells import Cell
 from facthold.experiments.bits_used import ALL, GOALS, WRITTEN
-from facthold.experiments.fact_bits import TRAINED, FactBits
+from facthold.experiments.fact_bits import ROOMIER, TRAINED, FactBits
 from facthold.experiments.memory_bits import PAPER, WAYS, MemoryBits
 from facthold.experiments.methods import LINEAR, LOW_RANK
 from facthold.figures import style
@@ -53,10 +53,11 @@ class Grid:
     """S = R for the constructions that need a large d."""
     trained: Sizes = ()
     """S = R of the tables that transformers are trained on."""
-    levels: tuple[int, ...] = (7,)
+    levels: tuple[int, ...] = (15,)
     """Grids that transformers are trained on, besides being rounded afterwards."""
     D: int = 8
     rooms: tuple[float, ...] = (1.0, 1.5, 2.2)
+    trained_rooms: tuple[float, ...] = (1.5, 2.2)
     protocol: str = "transformer-short"
     n_seeds: int = 1
 
@@ -67,11 +68,11 @@ PRESETS = {
     "quick": Grid(linear=(32, 64, 128), low_rank=(32, 64, 128), closed=(16, 32, 48), solved=(8, 12, 16),
                   trained_linear=(24, 32, 48), trained_mlp=(8, 12, 16), on_grid_linear=(32, 48, 64),
                   on_grid_mlp=(12, 16, 24), signs=(64, 128, 256), tables=(8, 12, 16), wide_tables=(4, 6, 8),
-                  trained=(12, 16, 24)),
+                  trained=(12, 16, 20)),
     "paper": Grid(linear=(32, 64, 128, 256), low_rank=(32, 64, 128, 256), closed=(32, 64, 96), solved=(11, 16, 22, 32),
                   trained_linear=(32, 64, 96, 128), trained_mlp=(11, 16, 22, 32), on_grid_linear=(32, 64, 96, 128),
                   on_grid_mlp=(16, 24, 32), signs=(64, 128, 256, 512), tables=(8, 16, 24, 32),
-                  wide_tables=(4, 8, 12), trained=(16, 24, 32, 48), levels=(3, 7, 15), protocol="transformer-code",
+                  wide_tables=(4, 8, 12), trained=(16, 24, 32, 48), levels=(7, 15, 31), protocol="transformer-code",
                   n_seeds=3),
 }  # fmt: skip
 
@@ -110,10 +111,11 @@ def _transformers(grid: Grid) -> Iterator[Cell]:
                 size: dict[str, Any] = {"S": S, "R": S, "D": grid.D, "rooms": grid.rooms, "seeds": seeds}
                 yield FactBits(model=name, **size, **_dimensions(name, S))
     for S in grid.trained:
-        size = {"S": S, "R": S, "D": grid.D, "rooms": grid.rooms, "seeds": seeds, "protocol": grid.protocol}
+        size = {"S": S, "R": S, "D": grid.D, "rooms": grid.trained_rooms, "seeds": seeds, "protocol": grid.protocol}
         yield FactBits(model=TRAINED, **size)
         for levels in grid.levels:
-            yield FactBits(model=TRAINED, levels=levels, **size)
+            roomier = {"rooms": tuple(ROOMIER * room for room in grid.trained_rooms)}
+            yield FactBits(model=TRAINED, levels=levels, **size | roomier)
 
 
 def _dimensions(name: str, S: int) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def name_of(r: Values) -> str:
 
 
 def best(r: Values, goal: float = GOALS[0], count: str = ALL) -> Values | None:
-    """The best measured point of a cell. Where nothing is fixed, all is written."""
+    """The best measured point of a cell; None where there is none, or where no weight is fixed and all are written."""
     found = [row for row in r["best"] if row["goal"] == goal]
     return next((row for row in found if row["count"] == count), None)
 

@@ -171,6 +171,11 @@ def fact_margins(
     return np.concatenate(blocks)[: len(facts)].reshape(draws, n)
 
 
+def always_right(model: Transformer, problem: FactualRecall, *, key: PRNGKeyArray, draws: int) -> float:
+    """The share of facts that are recalled in each of ``draws`` prompts with fresh noise."""
+    return float((fact_margins(model, problem, key=key, draws=draws) > 0).all(axis=0).mean())
+
+
 def predict(
     model: Transformer, problem: FactualRecall, facts: Int[np.ndarray, " n"], *, key: PRNGKeyArray
 ) -> Int[np.ndarray, " n"]:

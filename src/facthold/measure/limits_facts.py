@@ -124,6 +124,11 @@ def zero_loss_bits(S: Number, R: Number, D: Number, V: Number) -> float:
     return float(S * R * math.log2(D) + sets - R * log2_binomial(V - D + missed, missed))
 
 
+def allowed_errors(share: Number, facts: Number) -> int:
+    """The wrong answers that a recall of at least ``share`` allows, whatever its rounding as a float."""
+    return math.floor((1 - share) * facts + 1e-9 * max(1.0, float(facts)))
+
+
 def counting_bound(S: Number, R: Number, D: Number, wrong: Number = 0) -> float:
     """log2(number of tables) - log2(number of tables within ``wrong`` errors of one), known blocks; never negative.
 

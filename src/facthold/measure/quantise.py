@@ -2,8 +2,8 @@
 
 *What counts as bits.* All that must be written down to have the model again, beside this program and the embeddings
 (drawn before the facts are, as in theorem 7): n weights on a grid of L levels take n log2 L bits (packed: L need not be
-a power of two), and each scale of a grid takes 32 (a float32). Embeddings that are learned would count like weights;
-no model here learns any. Two counts are kept apart:
+a power of two), each scale of a grid takes 32 (a float32), and each array 18 that say which grid it is. Embeddings that
+are learned would count like weights; no model here learns any. Two counts are kept apart:
 
 - *all*: every weight of the model.
 - *written*: without the weights that do not depend on the facts, such as random features and keys that tell tokens
@@ -27,6 +27,8 @@ SCALES = ("array", "matrix", "row")
 """One scale for all heads together, one for each head's matrix, or one for each row. A memory has no heads."""
 SCALE_BITS = 32
 """A scale is a float32. Built values are sums that nearly cancel: a scale of 16 bits costs them facts."""
+GRID_BITS = 18
+"""For each array: the number of levels (16) and the kind of scales (2)."""
 MOST_LEVELS = 1 << 16
 LADDER = (2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 31, 47, 63, 95, 127, 191, 255, 383, 511, 1023, 2047, 4095, 65535)
 """Levels that are tried."""
@@ -34,7 +36,14 @@ FEW = 4
 """Up to so many levels all are tried."""
 CLIPS = (math.inf, 4.0, 2.8, 2.0, 1.4, 1.0)
 """Where grids may end, in root mean squares of the weights: a narrow grid is fine where most weights are."""
+SEARCH = {
+    "ladder": list(LADDER), "clips": [str(clip) for clip in CLIPS], "few": FEW, "scale_bits": SCALE_BITS,
+    "grid_bits": GRID_BITS,
+}  # fmt: skip
+"""All that the fewest bits of a model depend on beside the model: part of the spec of cells that search for them."""
 
+ROUNDING = 1e-9
+"""Slack when a recall is compared with a goal."""
 Model = Any
 """Any model of this project: an Equinox module whose arrays are its weights."""
 
@@ -111,13 +120,15 @@ def quantise(model: Model, grid: Grid | Mapping[str, Grid], *, fixed: Collection
     shapes = weight_sizes(model)
     if wrong := set(fixed) - set(shapes):
         raise unknown("array of weights", min(wrong), shapes)
+    if not isinstance(grid, Grid) and (lacking := (set(shapes) - set(fixed)) ^ set(grid)):
+        raise ValueError(f"grids must be given for {sorted(set(shapes) - set(fixed))}, and {min(lacking)!r} is wrong")
     grids = {name: grid if isinstance(grid, Grid) else grid[name] for name in shapes if name not in fixed}
     for one in grids.values():
         _check(one)
     if not grids:
         raise ValueError(f"fixed={sorted(fixed)} leaves no weights to round")
     scales = sum(scale_bits(shapes[name], one) for name, one in grids.items())
-    bits = scales + sum(math.prod(shapes[name]) * one.bits for name, one in grids.items())
+    bits = scales + sum(math.prod(shapes[name]) * one.bits + GRID_BITS for name, one in grids.items())
     return Quantised(_on_grids(model, grids), bits, scales, sum(math.prod(shapes[name]) for name in grids), grids)
 
 
@@ -130,21 +141,18 @@ def scale_bits(shape: Sequence[int], grid: Grid) -> int:
 class Found:
     """The fewest bits that were found for a goal."""
 
-    quantised: Quantised
+    quantised: Quantised | None
+    """None where no grid is enough."""
     recall: float
     tried: int
-    """Models on grids that were asked: to choose the best of them takes no more than log2 of this number of bits."""
-
-    @property
-    def bits(self) -> float:
-        return self.quantised.bits
+    """Models on grids that were asked before this one was chosen."""
 
 
 def fewest_bits(
     model: Model, recall: Callable[[Model], float], goal: float, *, fixed: Collection[str] = (),
     ladder: Sequence[int] = LADDER,
-) -> Found | None:  # fmt: skip
-    """The fewest bits that were found at which ``recall(model)`` is at least ``goal``; None where no grid is enough.
+) -> Found:  # fmt: skip
+    """The fewest bits that were found at which ``recall(model)`` is at least ``goal``.
 
     First one grid for all arrays: the coarsest that will do, for both kinds of scales. Then each array by itself is
     made as coarse as it can be, the one with the most bits first: keys may need more bits than values.
@@ -164,7 +172,7 @@ def fewest_bits(
         def good(i: int) -> Quantised | None:
             for clip in CLIPS:
                 q, share = ask(make(ladder[i], clip))
-                if share >= goal:
+                if share >= goal - ROUNDING:
                     return q
             return None
 
@@ -182,7 +190,7 @@ def fewest_bits(
     all_alike = [coarsest(lambda L, c, s=s: Grid(L, s, c), len(ladder) - 1) for s in kinds]  # type: ignore[misc]
     found = [q for q in all_alike if q is not None]
     if not found:
-        return None
+        return Found(None, 0.0, len(asked))
     best = min(found, key=lambda q: q.bits)
     for name in sorted(best.grids, key=lambda name: -math.prod(shapes[name]) * best.grids[name].bits):
         now, scales = dict(best.grids), best.grids[name].scales
@@ -193,6 +201,31 @@ def fewest_bits(
             best = coarser or best
     share = ask(best.grids)[1] if len(set(best.grids.values())) > 1 else recall(best.model)
     return Found(best, share, len(asked))
+
+
+class Recall(NamedTuple):
+    """How a model is asked for its facts, as a share of them."""
+
+    choose: Sequence[Callable[[Model], float]]
+    """What a grid is chosen by. Where the choice fails before the judge, the next one takes its place."""
+    judge: Callable[[Model], float]
+    """In prompts that no choice has seen."""
+
+
+def judged_bits(
+    model: Model, recall: Recall, goal: float, *, fixed: Collection[str] = (), ladder: Sequence[int] = LADDER
+) -> Found:
+    """`fewest_bits`, where a grid counts only if it reaches the goal in fresh prompts too; ``recall`` is theirs."""
+    tried = 0
+    for choose in recall.choose:
+        found = fewest_bits(model, choose, goal, fixed=fixed, ladder=ladder)
+        tried += found.tried
+        if found.quantised is None:
+            break
+        share = recall.judge(found.quantised.model)
+        if share >= goal - ROUNDING:
+            return Found(found.quantised, share, tried)
+    return Found(None, 0.0, tried)
 
 
 def _weights(model: Model) -> list[tuple[str, Array]]:

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 CONFIDENCE = 0.9
 """Share of new tables whose search ends within the interval. Its upper end, which is recommended, is enough for 19 of
 20 of them."""
-OF_THREE = 0.8
+CAUTIOUS = 0.8
 """The same where a search was over three tables, each of which had to be held: the upper end is enough for 9 of 10 such
 searches, and for more of single tables."""
 FEWEST = 4

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from facthold.experiments.trained_size import HEADS
 from facthold.plan import rules
-from facthold.plan.laws import CONFIDENCE, OF_THREE, Features
+from facthold.plan.laws import CAUTIOUS, CONFIDENCE, Features
 from facthold.plan.rules import Question, Shape
 
 CONVEX = (1.0,)
@@ -40,11 +40,9 @@ class Way:
     least: Callable[[Question], int] = lambda question: 1
     """The smallest size that its own rules allow."""
     per_head: Callable[[Question], int] = lambda question: 0
-    exponents: Features | None = None
-    """b, where it is given: training is dear, and its few tables fit a constant (figure 4: parameters as facts)."""
     goals: tuple[float, ...] = CONVEX
     """The accuracies of its calibrations."""
-    confidence: float = OF_THREE
+    confidence: float = CAUTIOUS
     """Of the interval of its size."""
     work: Callable[[Question, Shape], float] = rules.pass_over_facts
     """What its seconds grow with."""
@@ -94,8 +92,8 @@ WAYS = {
             work=lambda q, shape: float(q.facts) * shape.d,  # rivals are sampled: a fact costs as much among more
         ),
         Way(
-            "train", "d", x=lambda q: (math.sqrt(q.facts),), law="sqrt(S R)", guess=lambda q: math.sqrt(q.facts),
-            shape=rules.train_shape, least=lambda q: HEADS, exponents=(1.0,), goals=MOST, confidence=CONFIDENCE,
+            "train", "d", x=lambda q: (q.S, q.R), law="S, R", guess=lambda q: math.sqrt(q.facts),
+            shape=rules.train_shape, least=lambda q: HEADS, goals=MOST, confidence=CONFIDENCE,
         ),
     )
 }  # fmt: skip

@@ -3,10 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from facthold.experiments.builders import BUILDERS
-from facthold.measure.limits_facts import counting_bound, known_blocks_bits
+from facthold.measure.limits_facts import allowed_errors, counting_bound, known_blocks_bits
 from facthold.plan.calibrations import Calibration, Calibrations
 from facthold.plan.laws import FEWEST, Interval, PowerLaw, StartedLaw, fit_power, fit_started
 from facthold.plan.methods import WAYS, Way
@@ -15,6 +16,8 @@ from facthold.plan.rules import Question, Shape
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 BUILDABLE = 10**10
 """Parameters above which no command is given: no machine that runs this program builds such a model."""
+LONGEST = 30 * 86400.0
+"""Seconds beyond which none is given either."""
 ROUNDING = 1e-9
 """A size that is whole but for the rounding of the fit is not rounded up."""
 HELD = 0.85
@@ -45,7 +48,7 @@ def fit_laws(way: Way, goal: float, rows: Sequence[Calibration]) -> Laws | str:
             f"S={lost.S} R={lost.R} D={lost.D} ({_status(lost.status)})"
         )
     questions = [row.question for row in found]
-    size = fit_power([way.x(q) for q in questions], [float(row.size or 0) for row in found], way.exponents)
+    size = fit_power([way.x(q) for q in questions], [float(row.size or 0) for row in found])
     timed = [(row, q) for row, q in zip(found, questions, strict=True) if row.seconds]
     seconds = None
     if len(timed) >= FEWEST:
@@ -155,10 +158,11 @@ def _number(n: int) -> int | float:
 
 
 def make_plan(
-    question: Question, calibrations: Calibrations, gflops: float, *, refused: Mapping[str, str] | None = None
-) -> Plan:
-    """The plan for a table. ``refused``: methods that cannot hold it, and why."""
-    wrong = int((1 - question.accuracy) * question.facts)
+    question: Question, calibrations: Calibrations, gflops: float, *, refused: Mapping[str, str] | None = None,
+    file: Path | None = None,
+) -> Plan:  # fmt: skip
+    """The plan for a table, perhaps from a file. ``refused``: methods that cannot hold it, and why."""
+    wrong = allowed_errors(question.accuracy, question.facts)
     bits = known_blocks_bits(question.facts, 1, question.D, question.accuracy)
     counted = counting_bound(question.facts, 1, question.D, wrong)
     speed = calibrations.gflops / gflops
@@ -168,13 +172,15 @@ def make_plan(
             if refused and way.name in refused:
                 rows.append(Planned(way.name, refused[way.name]))
             else:
-                rows.append(plan_way(way, question, calibrations, speed))
+                rows.append(plan_way(way, question, calibrations, speed, file))
     rows.sort(key=lambda row: (row.shape is None, row.n_params))
     return Plan(question, bits, counted, rows, gflops, calibrations.gflops, calibrations.provenance)
 
 
-def plan_way(way: Way, question: Question, calibrations: Calibrations, speed: float = 1.0) -> Planned:
-    """One method's answer, its seconds multiplied by ``speed``."""
+def plan_way(
+    way: Way, question: Question, calibrations: Calibrations, speed: float = 1.0, file: Path | None = None
+) -> Planned:
+    """One method's answer, its seconds multiplied by ``speed``; ``file``: where the facts are, for its command."""
     above = [goal for goal in way.goals if goal >= question.accuracy]
     if not above:
         return Planned(way.name, f"calibrated up to an accuracy of {max(way.goals):g} only")
@@ -197,7 +203,8 @@ def plan_way(way: Way, question: Question, calibrations: Calibrations, speed: fl
         seconds = Interval(*(speed * s for s in laws.seconds.at(way.work(asked, high))))
     outside = {name: factor for name, factor in _outside(asked, laws.ranges).items() if factor > 1}
     return Planned(
-        way.name, None, goal, high, middle, low, seconds, outside, laws.ranges, _command(way, asked, high)
+        way.name, None, goal, high, middle, low, seconds, outside, laws.ranges,
+        _command(way, asked, high, seconds, file),
     )  # fmt: skip
 
 
@@ -207,13 +214,13 @@ def _outside(question: Question, ranges: Mapping[str, tuple[float, float]]) -> d
     return {name: max(asked[name] / high, low / asked[name]) for name, (low, high) in ranges.items()}
 
 
-def _command(way: Way, question: Question, shape: Shape) -> str | None:
-    """What builds the model, of a random table, or (readout) of a file."""
-    if shape.n_params > BUILDABLE:
+def _command(way: Way, question: Question, shape: Shape, seconds: Interval | None, file: Path | None) -> str | None:
+    """What builds the model, of a file or of a random table (readout: of a file alone)."""
+    if shape.n_params > BUILDABLE or (seconds is not None and seconds.expected > LONGEST):
         return None
-    table = f"-S {question.S} -R {question.R} -D {question.D}"
+    table = f"-S {question.S} -R {question.R} -D {question.D}" if file is None else f"--facts {file}"
     if way.name == "readout":
-        return f"facthold build FILE -o MODEL --method readout --max-params {shape.n_params}"
+        return f"facthold build {file or 'FILE'} -o MODEL --method readout --max-params {shape.n_params}"
     if way.name == "train":
         return (
             f"facthold transformer {table} -d {shape.d} --heads {shape.H} --protocol transformer-short "
@@ -231,11 +238,13 @@ def _command(way: Way, question: Question, shape: Shape) -> str | None:
 
 
 def quarter(way: Way, question: Question, shape: Shape) -> tuple[int, int]:
-    """(d, size) of a model with at most a quarter of the parameters: a smaller knob; half of d too where it must be."""
-    most = shape.n_params // 4
-    if way.knob == "d":
-        step = way.shape(question, 1).d
-        d = max((d for d in range(step, shape.d, step) if way.shape(question, d).n_params <= most), default=step)
-        return d, d
-    m = (most - shape._replace(m=0).n_params) // (2 * shape.d)
-    return (shape.d, m) if m >= 1 else (shape.d // 2, max(1, shape.m // 2))
+    """(d, size) of a model with a quarter of the parameters, or of the neurons where the knob is m.
+
+    Heads that select take much of such a model, and with fewer of them no m is enough: a quarter of all parameters
+    would fail for want of heads, and say nothing of m. A quarter of m alone leaves more than a quarter of all.
+    """
+    if way.knob == "m":
+        return shape.d, max(1, shape.m // 4)
+    most, step = shape.n_params // 4, way.shape(question, 1).d
+    d = max((d for d in range(step, shape.d, step) if way.shape(question, d).n_params <= most), default=step)
+    return d, d
