@@ -50,8 +50,8 @@ CLAIMS = (
     Claim(
         "efficiency",
         "beyond; corollary 2",
-        "one-bit weights by message passing are at least ten times as near to the counting bound as the outer product "
-        "with the bits that corollary 2 counts",
+        "One-bit weights by message passing are at least ten times as near to the counting bound as the outer product "
+        "with the bits that corollary 2 counts.",
         efficiency_cells,
         judge_efficiency,
     ),

@@ -8,6 +8,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from scipy.optimize import minimize_scalar
@@ -72,6 +73,7 @@ class Shape(NamedTuple):
         return n_params(d=self.d, H=self.H, d_h=self.d_h, m=self.m)
 
 
+@cache
 def separating_dimensions(tokens: int, k: int) -> float:
     """d from which on a linear score tells k of n random points from the others, with room for bad luck.
 
