@@ -387,8 +387,10 @@ def test_bits_of_a_transformer(tmp_path: Path, run: Run) -> None:
         (["--bits", "17"], "--bits 17"),
         (["--bits", "4", "--accuracy", "0.9"], "take one of"),
         (["--accuracy", "1.5"], "--accuracy 1.5"),
-        (["--scales", "column"], "column"),
-        (["-o", "."], "folder"),
+        (["--bits", "4", "--scales", "column"], "column"),
+        (["--scales", "row"], "goes with --bits"),
+        (["-o", "."], "must be a file"),
+        (["-o", "facts.csv"], "must be a file"),
     ],
 )
 def test_bits_refuses_in_a_line(saved: Path, run: Run, options: list[str], words: str) -> None:

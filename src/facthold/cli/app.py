@@ -24,7 +24,7 @@ COMMANDS = {
     "transformer": "transformer", "fact-capacity": "transformer", "verify": "verify",
 }  # fmt: skip
 """The module of this package that makes each command, in the order in which the help lists them."""
-WITHOUT_CELLS = {"facts", "build", "bits", "ask", "edit", "locate", "watch"}
+WITHOUT_CELLS = {"facts", "build", "bits", "ask", "edit", "locate", "watch", "plan"}
 """Modules whose commands keep no results: there is nothing to say about them after Ctrl-C."""
 
 app = typer.Typer(
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _load(arguments)
         code = app(arguments, standalone_mode=False)
-        code = code if isinstance(code, int) else 0
+        code = INTERRUPTED if interrupted.is_set() else code if isinstance(code, int) else 0
     except Exit as stop:
         code = stop.exit_code
     except (KeyboardInterrupt, Abort):
@@ -83,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN)
     if code == INTERRUPTED:
         kept = "; cells that were finished are stored, and the same command goes on after them"
-        _fail("interrupted" + ("" if _modules(arguments) <= WITHOUT_CELLS else kept), INTERRUPTED)
+        nothing = _modules(arguments) <= WITHOUT_CELLS and "--calibrate" not in arguments
+        _fail("interrupted" + ("" if nothing else kept), INTERRUPTED)
     _leave(code)
 
 

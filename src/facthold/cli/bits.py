@@ -8,7 +8,7 @@ import typer
 
 from facthold.associations import Problem
 from facthold.cli.app import app
-from facthold.cli.basics import JsonOption, count, print_json, writable
+from facthold.cli.basics import JsonOption, count, interrupted, print_json, writable
 from facthold.cli.messages import telling
 from facthold.cli.tables import show
 from facthold.errors import FactholdError, unknown
@@ -33,8 +33,8 @@ def bits(
         int | None, typer.Option("--bits", help="Round to so many bits a weight instead of searching for the fewest.")
     ] = None,
     scales: Annotated[
-        str, typer.Option("--scales", help="With --bits: a scale for each array, matrix (head) or row.")
-    ] = "matrix",
+        str | None, typer.Option("--scales", help="With --bits: a scale for each array, matrix (head; default) or row.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("-o", help="Write the rounded model, as safetensors in float32.")] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the noise tokens in prompts.")] = 0,
     json: JsonOption = False,
@@ -50,22 +50,25 @@ def bits(
         raise ValueError(f"--bits {n} must be from 1 to 16")
     if n is not None and accuracy is not None:
         raise ValueError(f"take one of --bits {n} and --accuracy {accuracy:g}: the second searches for the first")
-    if scales not in SCALES:
+    if scales is not None and scales not in SCALES:
         raise unknown("--scales", scales, SCALES)
+    if scales is not None and n is None:
+        raise ValueError(f"--scales {scales} goes with --bits; a search tries all of them")
     if out is not None:
         writable(out.parent, "-o")
-        if out.is_dir() or out.resolve() == model.resolve():
-            raise FactholdError(f"-o {out} is a folder or the model itself; give the name of another file")
+        if out.suffix != ".safetensors" or out.is_dir() or out.resolve() == model.resolve():
+            raise FactholdError(f"-o {out} must be a file that ends in .safetensors, and not the model itself")
     weights, problem = load_model(model)
     if problem is None:
         raise FactholdError(
             f"{model} holds a model without what it stores; save it with its problem, or build it again"
         )
     recall, facts, needed, alike = _asking(problem, seed)
+    recall = Recall([_heeding(ask) for ask in recall.choose], _heeding(recall.judge))
     with telling(f"rounding {model}") as say:
         before = recall.judge(weights)
         if n is not None:
-            q = quantise(weights, grid_of_bits(n, scales))
+            q = quantise(weights, grid_of_bits(n, scales or SCALES[1]))
             found: list[tuple[float | None, Quantised | None, float]] = [(None, q, recall.judge(q.model))]
         else:
             found = []
@@ -81,6 +84,17 @@ def bits(
     print_json(about) if json else _say(about)
     if kept is None:
         raise FactholdError(f"no grid keeps so much: {before:.4%} is recalled as it is; ask for less with --accuracy")
+
+
+def _heeding(ask: Callable[[Any], float]) -> Callable[[Any], float]:
+    """The same, but for Ctrl-C: a KeyboardInterrupt can get lost, if it meets the wrong line of a library."""
+
+    def heeding(model: Any) -> float:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        return ask(model)
+
+    return heeding
 
 
 def _asking(problem: Problem | FactualRecall, seed: int) -> tuple[Recall, int, Callable[[float], float], str]:
@@ -126,7 +140,7 @@ def _say(about: dict[str, Any]) -> None:
         ],
     )  # fmt: skip
     typer.echo("for one given table or map there is no bound")
-    for r in rows:
+    for r in {(r["bits"], r["recall"]): r for r in rows}.values():  # one grid may serve both goals
         typer.echo(
             f"but no model that knows {r['recall']:.4%} of {about['alike']} "
             f"has fewer than {r['bits_needed']:,.0f} bits, {r['needed_per_weight']:.3g} a weight"

@@ -1,6 +1,7 @@
 """facthold plan: how large a model must be for a table of facts, before anything is built."""
 
 import math
+import shlex
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -72,6 +73,11 @@ def plan(
         if value is not None:
             raise ValueError(f"{name} {value} is for --calibrate; a plan keeps nothing")
     if laws:
+        given = [
+            name for name, value in (typed | {"--accuracy": accuracy, "--facts": facts}).items() if value is not None
+        ]
+        if given:
+            raise ValueError(f"take one of --laws and {given[0]}: the laws are the same for every table")
         _laws(read(calibrations or FILE), json)
         return
     goal = ACCURACY if accuracy is None else accuracy
@@ -87,7 +93,8 @@ def plan(
     else:
         question = question_of(table, goal)
     refused = refusals(table) if table else None
-    made = make_plan(question, read(calibrations or FILE), product_rate(), refused=refused, file=facts)
+    file = None if facts is None else shlex.quote(str(facts)) + (f" --on-conflict {on_conflict}" if on_conflict else "")
+    made = make_plan(question, read(calibrations or FILE), product_rate(), refused=refused, file=file)
     given_bits = None if table is None else _given_bits(table, goal)
     if json:
         print_json(made.as_json() | {"table_bits": given_bits, "facts_file": None if facts is None else str(facts)})
@@ -130,7 +137,7 @@ def say(made: Plan, table: FactTable | None, given_bits: float | None) -> None:
         f"no model that answers {q.accuracy:.4g} of random facts right has fewer than {amount(made.bits)} bits "
         f"({size_text(made.bits / 8)}), on average over tables"
     )
-    if given_bits is not None:
+    if given_bits:
         typer.echo(
             "for one given table there is no such bound; but no model that knows so much of every table with these "
             f"answers, each as often, has fewer than {amount(given_bits)} bits ({size_text(given_bits / 8)})"
@@ -165,7 +172,7 @@ def _table(made: Plan) -> None:
             continue
         shown.add_row(
             row.method + ("*" if row.outside else ""), *(short(v) for v in row.shape), short(row.n_params),
-            short(row.low.n_params), *(short(v) for v in row.megabytes.values()),
+            short(row.low.n_params), *("-" if v is None else short(v) for v in row.megabytes.values()),
             "?" if row.seconds is None else times_text(row.seconds),
         )  # fmt: skip
     Console(highlight=False, markup=False, width=COLUMNS).print(shown)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from facthold.experiments.builders import BUILDERS
@@ -87,14 +86,20 @@ class Planned:
     """By what factor S, R, D and the facts lie outside of the calibrated ranges, where they do."""
     ranges: Mapping[str, tuple[float, float]] | None = None
     command: str | None = None
+    needed: float = 0.0
+    """Bits that no model can do without."""
 
     @property
     def n_params(self) -> int:
         return self.shape.n_params if self.shape is not None else 0
 
     @property
-    def megabytes(self) -> dict[str, float]:
-        return {name: size * self.n_params / 1e6 for name, size in BYTES.items()}
+    def megabytes(self) -> dict[str, float | None]:
+        """By number format; None where it has fewer bits than no model can do without."""
+        return {
+            name: size * self.n_params / 1e6 if 8 * size * self.n_params >= self.needed else None
+            for name, size in BYTES.items()
+        }
 
     def as_json(self) -> dict[str, Any]:
         if self.shape is None or self.low is None or self.expected is None:
@@ -159,7 +164,7 @@ def _number(n: int) -> int | float:
 
 def make_plan(
     question: Question, calibrations: Calibrations, gflops: float, *, refused: Mapping[str, str] | None = None,
-    file: Path | None = None,
+    file: str | None = None,
 ) -> Plan:  # fmt: skip
     """The plan for a table, perhaps from a file. ``refused``: methods that cannot hold it, and why."""
     wrong = allowed_errors(question.accuracy, question.facts)
@@ -178,7 +183,7 @@ def make_plan(
 
 
 def plan_way(
-    way: Way, question: Question, calibrations: Calibrations, speed: float = 1.0, file: Path | None = None
+    way: Way, question: Question, calibrations: Calibrations, speed: float = 1.0, file: str | None = None
 ) -> Planned:
     """One method's answer, its seconds multiplied by ``speed``; ``file``: where the facts are, for its command."""
     above = [goal for goal in way.goals if goal >= question.accuracy]
@@ -204,7 +209,7 @@ def plan_way(
     outside = {name: factor for name, factor in _outside(asked, laws.ranges).items() if factor > 1}
     return Planned(
         way.name, None, goal, high, middle, low, seconds, outside, laws.ranges,
-        _command(way, asked, high, seconds, file),
+        _command(way, asked, high, seconds, file), bits,
     )  # fmt: skip
 
 
@@ -214,7 +219,7 @@ def _outside(question: Question, ranges: Mapping[str, tuple[float, float]]) -> d
     return {name: max(asked[name] / high, low / asked[name]) for name, (low, high) in ranges.items()}
 
 
-def _command(way: Way, question: Question, shape: Shape, seconds: Interval | None, file: Path | None) -> str | None:
+def _command(way: Way, question: Question, shape: Shape, seconds: Interval | None, file: str | None) -> str | None:
     """What builds the model, of a file or of a random table (readout: of a file alone)."""
     if shape.n_params > BUILDABLE or (seconds is not None and seconds.expected > LONGEST):
         return None
