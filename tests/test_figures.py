@@ -45,7 +45,7 @@ def test_smoke_preset_from_cells_to_pictures(name: str, tmp_path: Path) -> None:
     assert (second.todo, second.stored) == (0, first.todo)  # what is stored is not computed again
     assert [r.result for r in rows] == [r.result for r in again]
     read = [values(row) for row in rows]
-    assert any(r.get("N", r.get("accuracy", r.get("last_loss"))) is not None for r in read)
+    assert any(r.get("N", r.get("accuracy", r.get("last_loss", r.get("best") or None))) is not None for r in read)
     files = wanted.save(read, tmp_path / "out", "smoke")
     assert [file.suffix for file in files] == [".png", ".svg"]
     assert files[0].read_bytes().startswith(b"\x89PNG")
