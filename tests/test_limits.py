@@ -530,11 +530,18 @@ def test_bad_sizes_are_refused(bad: float) -> None:
         "M": lambda: least_loss(1, bad, [1.0]),
         "S": lambda: known_blocks_bits(bad, 2, 2),
         "R": lambda: facts_bits(2, bad, 2, 10),
-        "D": lambda: counting_bound(2, 2, bad),
+        "D": lambda: known_blocks_bits(2, 2, bad),
         "V": lambda: zero_loss_bits(2, 2, 2, bad),
     }.items():
         with pytest.raises(ValueError, match=re.escape(f"{name}={bad} must be a whole number")):
             call()
+
+
+def test_counted_answers_may_be_all_sign_vectors() -> None:
+    assert counting_bound(3, 1, 2**256) == 3 * 256
+    for bad in (0, -1, 2.5, math.nan, 2**1001):
+        with pytest.raises(ValueError, match=re.escape(f"D={bad} must be a whole number")):
+            counting_bound(2, 2, bad)
 
 
 def test_wrong_arguments_are_refused() -> None:

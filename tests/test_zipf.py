@@ -22,7 +22,7 @@ from facthold.experiments.zipf_facts import TRAINED_BITS, ZipfFacts
 from facthold.figures.zipf import MODELS, Curve, expected, slope
 from facthold.measure.limits import frequencies, least_loss, power_law
 from facthold.measure.limits_zipf import facts_law, facts_loss, product_law
-from facthold.measure.quantise import SCALE_BITS
+from facthold.measure.quantise import GRID_BITS, SCALE_BITS
 from facthold.train.tasks import StoreAssociations, StoreByFrequency
 
 ROUNDING = 1e-11
@@ -246,8 +246,9 @@ def test_a_small_transformer_from_cell_to_verdict() -> None:
     row = {"kind": cell.kind, **cell.spec, **cell.run()}
     (one,) = row["per_seed"]
     assert cell.n_params == 4 * 16 + 2 * 16 + 4
-    scales, chosen = 4 * 2 + 3, 32 + math.log2(65) + 1
-    assert math.isclose(one["points"][0]["bits"], 100 * math.log2(15) + SCALE_BITS * scales + chosen)
+    scales, arrays, chosen = 4 * 2 + 3, 7, 32 + math.log2(65) + 1
+    grids = SCALE_BITS * scales + GRID_BITS * arrays
+    assert math.isclose(one["points"][0]["bits"], 100 * math.log2(15) + grids + chosen)
     assert math.isclose(one["points"][1]["bits"], 32 * 100 + chosen)
     assert 0 < one["loss"] <= 2 * (1 + 1e-6)
     assert one["answers"] >= one["points"][-1]["loss"] - 1e-6
