@@ -41,7 +41,7 @@ def plan(
     facts: FactsOption = None,
     on_conflict: OnConflictOption = None,
     calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Measure the sizes again that plans rest on (half an hour).")
+        bool, typer.Option("--calibrate", help="Measure the sizes again that plans rest on (a quarter of an hour).")
     ] = False,
     store: Annotated[
         Path | None, typer.Option("--store", help="With --calibrate: file that keeps its results.")
