@@ -17,13 +17,8 @@ import sys
 import time
 from typing import Any
 
-from facthold.train.lanes import configure
-
-if "--plain-side" not in sys.argv:
-    configure()
-
-from facthold.bench import Bench, PlainRun, needed_flops, peak_flops, run_bench
-from facthold.experiments.capacity import Capacity
+from facthold.studies.memories.capacity import Capacity
+from facthold.studies.speed import Bench, PlainRun, needed_flops, peak_flops, run_bench
 
 
 def plain_search(cell: Capacity, seed: int) -> dict[str, Any]:
@@ -44,8 +39,9 @@ def plain_search(cell: Capacity, seed: int) -> dict[str, Any]:
 
 
 def plain_side(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Run the plain search in a fresh process without our XLA flags."""
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    """Run the plain search in a fresh process, with XLA's own threads and as many of NumPy's as there are cores."""
+    threads = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=true", "OPENBLAS_NUM_THREADS": str(os.cpu_count())}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")} | threads
     command = [sys.executable, __file__, "--plain-side", "-d", str(options.d), "-m", str(options.m)]
     command += ["--plain-seeds", str(options.plain_seeds)]
     return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)

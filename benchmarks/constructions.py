@@ -12,17 +12,13 @@ import sys
 import time
 from typing import Any
 
-from facthold.train.lanes import configure
-
-configure()
-
-from facthold.experiments.builders import Knobs, builder  # noqa: E402
-from facthold.experiments.built_size import text_problem  # noqa: E402
-from facthold.experiments.fact_capacity import best_run, make_problem, nested_table, racing_members  # noqa: E402
-from facthold.experiments.variants import VARIANTS  # noqa: E402
-from facthold.keys import derive  # noqa: E402
-from facthold.measure.facts import fact_accuracy, fact_margins  # noqa: E402
-from facthold.train import RecallFacts, fit, protocol  # noqa: E402
+from facthold._util.keys import derive
+from facthold.measure.fact_recall import fact_accuracy, fact_margins
+from facthold.recipes.builders import Knobs, builder
+from facthold.studies.constructions.built_size import text_problem
+from facthold.studies.transformers.fact_capacity import best_run, make_problem, nested_table, racing_members
+from facthold.studies.transformers.variants import VARIANTS
+from facthold.train import RecallFacts, fit, protocol
 
 TABLES = ((16, 18, 46, 16, 64), (32, 32, 96, 32, 128), (45, 45, 120, 45, 180))
 """S = R with D = 8; d and m of what is built; d and m of what is trained, with H = 8 and H d_h = d (40 at d = 45)."""

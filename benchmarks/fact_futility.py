@@ -16,14 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from facthold.train.lanes import configure
-
-configure()
-
-from facthold.experiments.fact_capacity import FactCapacity  # noqa: E402
-from facthold.train import fit, protocol  # noqa: E402
-from facthold.train.engine import ROUNDING  # noqa: E402
-from facthold.train.protocols import Futility  # noqa: E402
+from facthold.studies.transformers.fact_capacity import FactCapacity
+from facthold.train import fit, protocol
+from facthold.train.engine import ROUNDING
+from facthold.train.protocols import Futility
 
 CURVES = Path(__file__).parent / "data" / "fact_curves.npz"
 CHOSEN_ON = (

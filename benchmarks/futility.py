@@ -13,16 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from facthold.train.lanes import configure
-
-configure()
-
-from facthold.experiments.capacity import Capacity  # noqa: E402
-from facthold.experiments.make import training_member  # noqa: E402
-from facthold.experiments.methods import method  # noqa: E402
-from facthold.train import fit  # noqa: E402
-from facthold.train.engine import ROUNDING  # noqa: E402
-from facthold.train.protocols import Protocol  # noqa: E402
+from facthold.recipes.make import training_member
+from facthold.recipes.methods import method
+from facthold.studies.memories.capacity import Capacity
+from facthold.train import fit
+from facthold.train.engine import ROUNDING
+from facthold.train.protocols import Protocol
 
 SHARES = (0.96, 0.98, 1.0, 1.02, 1.04, 1.08)
 """Sizes of the problems, as shares of the capacity of the first seeds."""

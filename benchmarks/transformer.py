@@ -20,13 +20,9 @@ import sys
 import time
 from typing import Any
 
-from facthold.train.lanes import configure
-
-configure()
-
-from facthold.bench import TRANSFORMERS, TransformerBench, run_transformer_bench  # noqa: E402
-from facthold.bench.timing import in_fresh_process  # noqa: E402
-from facthold.experiments.fact_capacity import FactCapacity  # noqa: E402
+from facthold.studies.speed import TRANSFORMERS, TransformerBench, run_transformer_bench
+from facthold.studies.speed.timing import in_fresh_process
+from facthold.studies.transformers.fact_capacity import FactCapacity
 
 
 def step(seconds: float) -> list[dict[str, Any]]:
@@ -58,7 +54,7 @@ def search(d: int, seeds: int, protocol: str, seconds: float) -> dict[str, Any]:
             continue
         high = S
         bench = TransformerBench(cell.H, cell.d_h, d, cell.m, S, S, 8, authors_ms=float("nan"), sketch_ms=float("nan"))
-        ms = in_fresh_process("facthold.bench.transformers", dataclasses.asdict(bench), seconds)
+        ms = in_fresh_process("facthold.studies.speed.transformers", dataclasses.asdict(bench), seconds)
         spent = len(cell.training.lrs) * cell.training.steps * ms * 1e-3
         visited.append({"S": S, "plain_ms": ms, "seconds": spent})
         plain += spent

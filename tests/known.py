@@ -9,8 +9,8 @@ import numpy as np
 
 from facthold.construct.selected import selecting_attention
 from facthold.construct.values import solved_values
-from facthold.facts import FactTable, random_table
-from facthold.factual import FactualRecall, factual_recall
+from facthold.facts.problem import FactualRecall, factual_recall
+from facthold.facts.table import FactTable, random_table
 from facthold.models.transformer import Transformer
 
 Known = tuple[Transformer, FactualRecall]

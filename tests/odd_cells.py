@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-from facthold.cells import Cell, Result
+from facthold.lab.cells import Cell, Result
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,8 @@ import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
+from facthold._util.errors import FactholdError
 from facthold.cli.basics import interrupted
-from facthold.errors import FactholdError
 
 INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
 COMMANDS = {
@@ -89,13 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _load(arguments: Sequence[str]) -> None:
-    """Import the commands that these arguments need, after it is settled that a product of NumPy or JAX has one thread.
+    """Import the commands that these arguments need.
 
     One command is one module, so that a light command does not wait for the figures, the sweep and the solvers.
     """
-    from facthold.threads import configure
-
-    configure()
     wanted = _modules(arguments)
     for module in dict.fromkeys(COMMANDS.values()):
         if module in wanted:

@@ -12,15 +12,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from facthold._util.errors import FactholdError
+from facthold._util.files import writing
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, print_json
-from facthold.errors import FactholdError
-from facthold.facts_formats import format_of
-from facthold.files import writing
+from facthold.facts.formats import format_of
+from facthold.facts.names import LONGEST
+from facthold.facts.prompts import MOST_NOISE
 from facthold.knowledge.ask import TOP, Answer, Knowledge, find_pairs, open_model
 from facthold.knowledge.judge import NONE
-from facthold.knowledge.names import LONGEST
-from facthold.prompts import MOST_NOISE
 
 ModelArgument = Annotated[Path, typer.Argument(help="A transformer with its facts, as safetensors.")]
 SubjectArgument = Annotated[str | None, typer.Argument(help="The subject, such as France.")]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold.errors import FactholdError
+from facthold._util.errors import FactholdError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON alone on standard output.")]
 

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from facthold.bench import BENCHES, TRANSFORMERS, run_bench, run_transformer_bench
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, print_json
 from facthold.cli.messages import working
 from facthold.cli.tables import show
+from facthold.studies.speed import BENCHES, TRANSFORMERS, run_bench, run_transformer_bench
 
 
 @app.command()

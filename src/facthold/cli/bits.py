@@ -6,19 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold.associations import Problem
+from facthold._util.errors import FactholdError, unknown
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, interrupted, print_json, writable
 from facthold.cli.messages import telling
 from facthold.cli.tables import show
-from facthold.errors import FactholdError, unknown
-from facthold.experiments.fact_bits import asked_often
-from facthold.factual import FactualRecall
+from facthold.facts.problem import FactualRecall
 from facthold.measure.bits import table_bits
-from facthold.measure.bounds import bits_uniform
 from facthold.measure.quantise import SCALES, Quantised, Recall, grid_of_bits, judged_bits, quantise
 from facthold.measure.recall import accuracy as memory_accuracy
+from facthold.memory.associations import Problem
 from facthold.models.saving import load_model, save_model
+from facthold.studies.bits.fact_bits import asked_often
+from facthold.theory.bounds import bits_uniform
 
 GOALS = (0.99, 1.0)
 

@@ -5,17 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
+from facthold._util.errors import FactholdError, check_memory
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, print_json, writable
 from facthold.cli.fact_tables import OnConflictOption, about_table, say_table
 from facthold.cli.messages import telling
 from facthold.cli.sizes import check_prompts
-from facthold.errors import FactholdError, check_memory
-from facthold.facts_files import read_facts
+from facthold.facts.files import read_facts
+from facthold.facts.prompts import MOST_NOISE, SEQUENCE
 from facthold.knowledge.build import METHODS, NOISE, Built
 from facthold.knowledge.build import build as build_model
 from facthold.models.saving import save_model
-from facthold.prompts import MOST_NOISE, SEQUENCE
 
 LISTED = "; ".join(f"{name}: {what}" for name, what in METHODS.items())
 

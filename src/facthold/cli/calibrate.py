@@ -9,10 +9,11 @@ import typer
 
 from facthold.cli.basics import count, print_json, writable
 from facthold.cli.common import compute_cells, open_store
-from facthold.plan.calibrations import Calibrations, calibration, cells, product_rate, write
-from facthold.sweep.places import Place
-from facthold.sweep.provenance import provenance
-from facthold.sweep.workers import Workers
+from facthold.lab.places import Place
+from facthold.lab.provenance import provenance
+from facthold.lab.workers import Workers
+from facthold.plan.calibrations import Calibrations, product_rate, write
+from facthold.studies.sizes.calibrations import calibration, cells
 
 COMMAND = "facthold plan --calibrate"
 

@@ -9,18 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold.cells import Cell
+from facthold._util.errors import FactholdError, unknown
 from facthold.cli.basics import count, writable
 from facthold.cli.messages import messages
 from facthold.cli.progress import CellProgress
-from facthold.errors import FactholdError, unknown
-from facthold.figures import FIGURES, PRESETS, Figure, Values
+from facthold.lab.cells import Cell
+from facthold.lab.cluster import RayCluster
+from facthold.lab.places import InProcess, Place
+from facthold.lab.runner import run_cells
+from facthold.lab.store import Row, Store, default_store_path
+from facthold.lab.workers import Workers
 from facthold.measure.scaling import Fit
-from facthold.sweep.cluster import RayCluster
-from facthold.sweep.places import InProcess, Place
-from facthold.sweep.runner import run_cells
-from facthold.sweep.store import Row, Store, default_store_path
-from facthold.sweep.workers import Workers
+from facthold.studies.figures import FIGURES, PRESETS, Figure, Values
 
 StoreOption = Annotated[
     Path | None,

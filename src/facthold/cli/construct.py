@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from facthold._util.errors import check_memory
+from facthold._util.keys import derive
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, print_json, writable
 from facthold.cli.fact_tables import (
@@ -23,19 +25,17 @@ from facthold.cli.fact_tables import (
     about_table,
     read_given,
     say_table,
-)  # fmt: skip
+)
 from facthold.cli.memory import DOption
 from facthold.cli.messages import working
 from facthold.cli.sizes import at_least_one, check_prompts, check_size
-from facthold.errors import check_memory
-from facthold.experiments.builders import BUILDERS, Knobs, build_facts, builder
-from facthold.experiments.built_size import text_problem
-from facthold.experiments.fact_capacity import nested_table
-from facthold.facts import random_share
-from facthold.keys import derive
-from facthold.measure.facts import fact_margins
+from facthold.facts.prompts import SEQUENCE
+from facthold.facts.table import random_share
+from facthold.measure.fact_recall import fact_margins
 from facthold.models.saving import save_model
-from facthold.prompts import SEQUENCE
+from facthold.recipes.builders import BUILDERS, Knobs, build_facts, builder
+from facthold.studies.constructions.built_size import text_problem
+from facthold.studies.transformers.fact_capacity import nested_table
 
 
 @app.command()

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from facthold.cells import Cell
 from facthold.cli.basics import count, print_json
 from facthold.cli.common import open_store
-from facthold.report import duration
-from facthold.sweep.places import Place
-from facthold.sweep.store import default_store_path
+from facthold.lab.cells import Cell
+from facthold.lab.places import Place
+from facthold.lab.report import duration
+from facthold.lab.store import default_store_path
 
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be computed and how long it takes.")]
 

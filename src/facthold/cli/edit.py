@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from facthold._util.errors import FactholdError
 from facthold.cli.app import app
 from facthold.cli.ask import ModelArgument, RelationArgument, SubjectArgument, read_questions
 from facthold.cli.basics import JsonOption, count, print_json, writable
 from facthold.cli.messages import telling
-from facthold.errors import FactholdError
-from facthold.facts_formats import format_of
-from facthold.factual import FactualRecall
+from facthold.facts.formats import format_of
+from facthold.facts.problem import FactualRecall
 from facthold.knowledge import edit as edits
 from facthold.knowledge.ask import open_model
 from facthold.knowledge.edit import Edited, Report

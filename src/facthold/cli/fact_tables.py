@@ -7,8 +7,8 @@ import numpy as np
 import typer
 
 from facthold.cli.basics import count
-from facthold.facts import FactTable
-from facthold.facts_files import read_facts
+from facthold.facts.files import read_facts
+from facthold.facts.table import FactTable
 
 SUBJECTS, RELATIONS, ANSWERS, TABLE = 16, 16, 8, "random"
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from facthold._util.errors import FactholdError
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, print_json, writable
-from facthold.errors import FactholdError
-from facthold.facts_writing import check_ending, to_csv, write_facts
-from facthold.real import SOURCES, Source, find_source, sample_subjects, tally
+from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
+from facthold.facts.writing import check_ending, to_csv, write_facts
 
 
 @app.command()

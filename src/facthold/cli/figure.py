@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from facthold.claims import CLAIMS
+from facthold._util.errors import MissingPackage
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, print_json, writable
 from facthold.cli.common import (
@@ -26,17 +26,17 @@ from facthold.cli.common import (
     find_place,
     open_store,
     read_config,
-)  # fmt: skip
+)
 from facthold.cli.dry import DryOption, dry_run
 from facthold.cli.messages import messages
 from facthold.cli.tables import show
 from facthold.cli.verify import judge_claims, print_claims
-from facthold.errors import MissingPackage
-from facthold.figures import FIGURES, Figure
-from facthold.figures import figure as find_figure
-from facthold.report import FigureSection, write_report
-from facthold.sweep.provenance import provenance
-from facthold.sweep.store import Store
+from facthold.lab.provenance import provenance
+from facthold.lab.report import FigureSection, write_report
+from facthold.lab.store import Store
+from facthold.studies.claims import CLAIMS
+from facthold.studies.figures import FIGURES, Figure
+from facthold.studies.figures import figure as find_figure
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with sizes, a table a figure.")]
 

@@ -8,19 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold.claims import CLAIMS
+from facthold._util.errors import FactholdError, unknown
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, print_json
 from facthold.cli.common import StoreOption, open_store
 from facthold.cli.tables import show
-from facthold.errors import FactholdError, unknown
-from facthold.experiments.accounts import SLACK, accounts
-from facthold.experiments.builders import BUILDERS
-from facthold.experiments.methods import METHODS
-from facthold.figures import FIGURES
-from facthold.figures import figure as find_figure
-from facthold.sweep import export
-from facthold.sweep.store import Row
+from facthold.lab import export
+from facthold.lab.store import Row
+from facthold.recipes.builders import BUILDERS
+from facthold.recipes.methods import METHODS
+from facthold.studies.bits.accounts import SLACK, accounts
+from facthold.studies.claims import CLAIMS
+from facthold.studies.figures import FIGURES
+from facthold.studies.figures import figure as find_figure
 from facthold.train.protocols import PROTOCOLS
 
 

@@ -7,18 +7,19 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from facthold._util.errors import check_fits
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, print_json, writable
 from facthold.cli.common import RayOption, StoreOption, WorkersOption, compute_cells, find_place, open_store
 from facthold.cli.messages import working
 from facthold.cli.searches import say_search
-from facthold.errors import check_fits
-from facthold.experiments.capacity import SEEDS, Capacity, nested_problem
-from facthold.experiments.make import make_memory
-from facthold.experiments.methods import method as find_method
-from facthold.measure import bits, bounds
+from facthold.measure import bits
 from facthold.measure.recall import accuracy, smallest_margins
 from facthold.models.saving import save_model
+from facthold.recipes.make import make_memory
+from facthold.recipes.methods import method as find_method
+from facthold.studies.memories.capacity import SEEDS, Capacity, nested_problem
+from facthold.theory import bounds
 
 MethodOption = Annotated[str, typer.Option("--method", help="A method from `facthold list`.")]
 DOption = Annotated[int, typer.Option("-d", help="Embedding dimension.")]

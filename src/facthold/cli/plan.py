@@ -12,7 +12,7 @@ import typer
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, print_json
 from facthold.cli.fact_tables import FactsOption, OnConflictOption, read_given
-from facthold.facts import FactTable
+from facthold.facts.table import FactTable
 from facthold.plan.calibrations import FILE, Calibrations, product_rate, read
 from facthold.plan.laws import Interval
 from facthold.plan.methods import WAYS

@@ -8,12 +8,12 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from facthold.cells import Cell, Result
 from facthold.cli.basics import count, interrupted
 from facthold.cli.messages import messages
-from facthold.report import duration
-from facthold.sweep.places import InProcess, Place
-from facthold.sweep.tally import Best, Tally
+from facthold.lab.cells import Cell, Result
+from facthold.lab.places import InProcess, Place
+from facthold.lab.report import duration
+from facthold.lab.tally import Best, Tally
 
 SILENCE = 30.0
 """Seconds after which a run without a terminal says that it is still going."""

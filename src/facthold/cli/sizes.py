@@ -2,9 +2,9 @@
 
 import math
 
-from facthold.errors import check_memory, unknown
+from facthold._util.errors import check_memory, unknown
+from facthold.facts.prompts import MOST_NOISE, check_length
 from facthold.models.transformer import n_params
-from facthold.prompts import MOST_NOISE, check_length
 from facthold.train import BATCH
 from facthold.train.protocols import PROTOCOLS
 

@@ -11,8 +11,8 @@ from facthold.cli.basics import JsonOption, count, print_json
 from facthold.cli.common import StoreOption, open_store
 from facthold.cli.progress import facts_found
 from facthold.cli.tables import show
-from facthold.report import duration
-from facthold.sweep.status import Sweep, sweeps
+from facthold.lab.report import duration
+from facthold.lab.status import Sweep, sweeps
 
 commands = typer.Typer(help="How a sweep is going.", rich_markup_mode=None)
 app.add_typer(commands, name="sweep")

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from facthold._util.errors import unknown
+from facthold._util.keys import derive
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, print_json, writable
 from facthold.cli.common import RayOption, StoreOption, WorkersOption, compute_cells, find_place, open_store
@@ -25,7 +27,7 @@ from facthold.cli.fact_tables import (
     about_table,
     read_given,
     say_table,
-)  # fmt: skip
+)
 from facthold.cli.memory import DOption
 from facthold.cli.messages import working
 from facthold.cli.searches import say_search
@@ -39,23 +41,21 @@ from facthold.cli.sizes import (
     head_size,
     width,
 )
-from facthold.errors import unknown
-from facthold.experiments.fact_capacity import (
+from facthold.facts.prompts import SEQUENCE
+from facthold.facts.prompts import zipf as zipf_by
+from facthold.facts.table import FactTable
+from facthold.measure.fact_recall import fact_accuracy
+from facthold.models.saving import save_model
+from facthold.models.transformer import n_params
+from facthold.studies.transformers.fact_capacity import (
     GROWTH,
     FactCapacity,
     best_run,
     make_problem,
     nested_table,
     racing_members,
-)  # fmt: skip
-from facthold.experiments.variants import variant as find_variant
-from facthold.facts import FactTable
-from facthold.keys import derive
-from facthold.measure.facts import fact_accuracy
-from facthold.models.saving import save_model
-from facthold.models.transformer import n_params
-from facthold.prompts import SEQUENCE
-from facthold.prompts import zipf as zipf_by
+)
+from facthold.studies.transformers.variants import variant as find_variant
 from facthold.train import RecallFacts, fit
 from facthold.train import protocol as find_protocol
 

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold.claims import CLAIMS, claim
-from facthold.claims.base import Claim
+from facthold._util.errors import FactholdError
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, print_json
 from facthold.cli.common import (
@@ -19,10 +18,11 @@ from facthold.cli.common import (
     find_place,
     open_store,
     values,
-)  # fmt: skip
+)
 from facthold.cli.tables import show
-from facthold.errors import FactholdError
-from facthold.sweep.store import Store
+from facthold.lab.claim import Claim
+from facthold.lab.store import Store
+from facthold.studies.claims import CLAIMS, claim
 
 
 @app.command()

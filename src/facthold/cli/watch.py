@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from facthold._util.errors import FactholdError
+from facthold._util.files import writing
 from facthold.cli.app import app
 from facthold.cli.basics import JsonOption, count, interrupted, print_json, writable
 from facthold.cli.fact_tables import OnConflictOption
@@ -20,13 +22,11 @@ from facthold.dynamics.stages import Levels, find_stages
 from facthold.dynamics.start import SMALLEST
 from facthold.dynamics.watching import SHOWN, Question, Reached, Watching, choose_questions, find_question
 from facthold.dynamics.watching import watch as train
-from facthold.errors import FactholdError
-from facthold.facts import FactTable
-from facthold.facts_files import read_facts
-from facthold.facts_writing import Row
-from facthold.files import writing
-from facthold.knowledge.names import Names
-from facthold.real import SOURCES, find_source, sample_subjects, tally
+from facthold.facts.files import read_facts
+from facthold.facts.names import Names
+from facthold.facts.real import SOURCES, find_source, sample_subjects, tally
+from facthold.facts.table import FactTable
+from facthold.facts.writing import Row
 
 DEFAULT = "countries"
 RELATIONS = {DEFAULT: ("capital", "currency", "language", "region")}
@@ -227,7 +227,7 @@ def _paths(save: Path) -> list[Path]:
 
 def _save(watching: Watching, name: str, save: Path) -> list[Path]:
     """NAME.csv and NAME.gif, of what was seen."""
-    from facthold.figures.animation import animation
+    from facthold.studies.learning.animation import animation
 
     paths = _paths(save)
     with writing(paths[0]) as stream:

@@ -7,7 +7,7 @@ import numpy as np
 from facthold.cli.basics import count
 from facthold.dynamics.stages import CONVERGED, Rest, Stages
 from facthold.dynamics.watching import Reached, Watching
-from facthold.facts_formats import shorten
+from facthold.facts.formats import shorten
 
 SAID = 2
 """Questions whose answers stand in a line about a stage."""

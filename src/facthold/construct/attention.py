@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.sparse import csr_array
 
+from facthold._util.errors import check_positive
+from facthold._util.keys import fold
 from facthold.construct.heads import Keys, Tokens, beta_for, gaps, hebbian_keys, partition, partition_into
 from facthold.construct.sums import check_sums
-from facthold.embeddings import host_generator
-from facthold.errors import check_positive
-from facthold.facts import FactTable
-from facthold.factual import FactualRecall
-from facthold.keys import fold
+from facthold.facts.problem import FactualRecall
+from facthold.facts.table import FactTable
+from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 

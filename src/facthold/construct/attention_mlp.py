@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from facthold.activations import Activation, Polynomial, hermite
+from facthold._util.errors import check_positive
+from facthold._util.keys import fold
 from facthold.construct.attention import assemble, check_dimension
 from facthold.construct.heads import gaps, hebbian_keys, partition, partition_into
-from facthold.embeddings import host_generator
-from facthold.errors import check_positive
-from facthold.factual import FactualRecall
-from facthold.keys import fold
+from facthold.facts.problem import FactualRecall
+from facthold.memory.activations import Activation, Polynomial, hermite
+from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from facthold._util.keys import fold
 from facthold.construct.heads import LEAK, Tokens, asked_tokens, beta_for, gaps, separating_keys
-from facthold.embeddings import host_generator
-from facthold.factual import FactualRecall
-from facthold.keys import fold
+from facthold.facts.problem import FactualRecall
+from facthold.facts.prompts import check_length
+from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
-from facthold.prompts import check_length
 
 RESIDUAL = 1e-3
 """Size of the codes in the residual stream: their own scores are nothing beside a margin of 1."""

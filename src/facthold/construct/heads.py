@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from facthold._util.errors import check_positive
 from facthold.construct.solve import minimise
-from facthold.errors import check_positive
-from facthold.factual import FactualRecall
+from facthold.facts.problem import FactualRecall
 
 LEAK = 1e-6
 """Attention that all tokens but the right one may take together, where beta is chosen for it."""

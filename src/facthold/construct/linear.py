@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from facthold.associations import Problem
-from facthold.errors import check_positive
+from facthold._util.errors import check_positive
+from facthold.memory.associations import Problem
 from facthold.models.memory import LinearMemory, LowRankMemory
 
 

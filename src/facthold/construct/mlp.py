@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from facthold.activations import RELU, Activation, hermite
-from facthold.associations import Problem
+from facthold._util.errors import check_positive
+from facthold._util.padding import pad_rows, padded
 from facthold.construct.solve import Solution, Wanted, cross_entropy, enough_for_margin, minimise, wanted
-from facthold.errors import check_positive
+from facthold.memory.activations import RELU, Activation, hermite
+from facthold.memory.associations import Problem
 from facthold.models.memory import MLPMemory
-from facthold.padding import pad_rows, padded
 
 MAX_DEGREE = 8
 """Degrees k that are looked at when none is given; higher ones need far more neurons than fit anywhere."""

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from facthold.activations import RELU, Activation
-from facthold.associations import Problem
+from facthold._util.errors import check_positive
+from facthold._util.padding import pad_rows, padded
 from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise, wanted
-from facthold.embeddings import host_generator
-from facthold.errors import check_positive
+from facthold.memory.activations import RELU, Activation
+from facthold.memory.associations import Problem
+from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
-from facthold.padding import pad_rows, padded
 
 MARGIN = 7.0
 """A solve ends where every association surely has this margin: each then has probability 0.999 or more."""

@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from facthold.associations import Problem
+from facthold._util.errors import check_positive, unknown
+from facthold._util.keys import fold
 from facthold.construct.attention import assemble, check_dimension
 from facthold.construct.heads import Tokens, partition_into, reading_rows, separating_keys
 from facthold.construct.readout import convex, layerwise, ridge
-from facthold.embeddings import host_generator
-from facthold.errors import check_positive, unknown
-from facthold.factual import FactualRecall
-from facthold.keys import fold
+from facthold.facts.problem import FactualRecall
+from facthold.memory.associations import Problem
+from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 

@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 from scipy.special import erfcx
 
-from facthold.associations import Problem
-from facthold.embeddings import host_generator
-from facthold.errors import check_positive
-from facthold.keys import fold
+from facthold._util.errors import check_positive
+from facthold._util.keys import fold
+from facthold.memory.associations import Problem
+from facthold.memory.embeddings import host_generator
 from facthold.models.memory import LinearMemory
 
 TRIES = 4

@@ -15,8 +15,8 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 from scipy.optimize import OptimizeResult, minimize
 
-from facthold.associations import Problem
-from facthold.padding import pad_rows, padded
+from facthold._util.padding import pad_rows, padded
+from facthold.memory.associations import Problem
 
 Status = Literal["tolerance", "enough", "max_iterations", "stalled"]
 

@@ -19,7 +19,7 @@ from jaxtyping import Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from facthold.facts import FactTable
+from facthold.facts.table import FactTable
 
 BLOCK = 1 << 20
 """Pairs of facts that are joined at once, where one relation does not have more."""

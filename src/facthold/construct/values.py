@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from facthold._util.errors import check_positive, unknown
+from facthold._util.padding import pad_rows, padded
 from facthold.construct.attention import assemble, check_dimension
 from facthold.construct.heads import asked_tokens, partition, reading_rows, separating_keys
 from facthold.construct.readout import whiten
 from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise
 from facthold.construct.sums import check_sums
-from facthold.errors import check_positive, unknown
-from facthold.factual import FactualRecall
+from facthold.facts.problem import FactualRecall
 from facthold.models.transformer import Transformer
-from facthold.padding import pad_rows, padded
 
 WAYS = ("convex", "ridge")
 MARGIN = 3.0

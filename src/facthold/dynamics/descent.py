@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from facthold._util.errors import check_positive, unknown
 from facthold.dynamics.observables import AnswerSets, losses
-from facthold.errors import check_positive, unknown
-from facthold.facts import FactTable
-from facthold.factual import FactualRecall
+from facthold.facts.problem import FactualRecall
+from facthold.facts.prompts import Prompts
+from facthold.facts.table import FactTable
 from facthold.models.linear_attention import LinearAttention
 from facthold.models.softmax_head import SoftmaxHead
-from facthold.prompts import Prompts
 from facthold.train.engine import Listener, Member, Seen, fit
 from facthold.train.protocols import Protocol
 from facthold.train.tasks import BATCH, Task

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from facthold._util.errors import unknown
 from facthold.dynamics.observables import Watched
 from facthold.dynamics.population import Population
 from facthold.dynamics.start import Start
-from facthold.errors import unknown
 from facthold.train.engine import Seen
 
 COORDINATES = ("direct", "log")

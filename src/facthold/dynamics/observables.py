@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from facthold.dynamics.population import KINDS, Population
-from facthold.facts import FactTable
+from facthold.facts.table import FactTable
 from facthold.train.engine import Seen
 
 TIE = 1e-6

@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Float, Int, PRNGKeyArray
 from scipy.special import gammaln
 
-from facthold.embeddings import host_generator
-from facthold.errors import check_memory, check_positive, unknown
-from facthold.facts import FactTable
-from facthold.prompts import check_distribution, check_length, uniform
+from facthold._util.errors import check_memory, check_positive, unknown
+from facthold.facts.prompts import check_distribution, check_length, uniform
+from facthold.facts.table import FactTable
+from facthold.memory.embeddings import host_generator
 
 WAYS = ("pooled", "enumerated", "sampled")
 MOST_PROMPTS = 1 << 20

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from facthold.dynamics.reduced import Growth
+from facthold._util.errors import check_memory, unknown
 from facthold.dynamics.stages import BAND, CONVERGED
-from facthold.errors import check_memory, unknown
-from facthold.facts import FactTable
+from facthold.facts.table import FactTable
+from facthold.theory.reduced import Growth
 from facthold.train.protocols import Protocol
 
 T, NOISE_TOKENS = 8, 32

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Real
 
-from facthold.facts import FactTable
+from facthold.facts.table import FactTable
 
 BAND = 0.02
 """How far from a level, as a share of it, a curve may lie and still rest there."""

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from facthold.embeddings import host_generator
-from facthold.errors import unknown
-from facthold.keys import fold
+from facthold._util.errors import unknown
+from facthold._util.keys import fold
+from facthold.memory.embeddings import host_generator
 from facthold.models.linear_attention import LinearAttention
 
 STARTS = ("balanced", "equal", "random")

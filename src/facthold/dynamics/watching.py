@@ -17,15 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from facthold._util.errors import FactholdError
+from facthold._util.keys import derive
 from facthold.dynamics.descent import LearnFacts, descend
 from facthold.dynamics.schedule import NOISE_TOKENS, Schedule, T
 from facthold.dynamics.stages import Levels, Rest, Stages, find_stages
 from facthold.dynamics.start import Start
-from facthold.embeddings import host_generator
-from facthold.errors import FactholdError
-from facthold.facts import FactTable
-from facthold.keys import derive
-from facthold.knowledge.names import Names, parse
+from facthold.facts.names import Names, parse
+from facthold.facts.table import FactTable
+from facthold.memory.embeddings import host_generator
 from facthold.train.engine import Seen
 
 CURVES = ("loss", "relation_loss", "subject_loss", "accuracy")

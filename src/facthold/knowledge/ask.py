@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from facthold.errors import FactholdError, check_positive
-from facthold.factual import FactualRecall
-from facthold.knowledge.forward import Forward, prompts, word_tokens
+from facthold._util.errors import FactholdError, check_positive
+from facthold.facts.names import Names, parse
+from facthold.facts.problem import FactualRecall
 from facthold.knowledge.judge import NONE, Verdicts, find_rows, judge
-from facthold.knowledge.names import Names, parse
+from facthold.models.forward import Forward, prompts, word_tokens
 from facthold.models.saving import load_model
 from facthold.models.transformer import Transformer
 

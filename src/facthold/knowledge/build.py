@@ -8,22 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from facthold._util.errors import FactholdError, unknown
+from facthold._util.keys import derive
 from facthold.construct.attention_mlp import attention_and_mlp
 from facthold.construct.values import solved_values
-from facthold.errors import FactholdError, unknown
-from facthold.facts import FactTable
-from facthold.factual import FactualRecall, factual_recall
-from facthold.keys import derive
-from facthold.knowledge.forward import Forward, table_prompts
+from facthold.facts.problem import FactualRecall, factual_recall
+from facthold.facts.prompts import SEQUENCE
+from facthold.facts.table import FactTable
 from facthold.knowledge.groups import MARGIN
 from facthold.knowledge.judge import judge_table
 from facthold.knowledge.kept import Kept, fingerprint
 from facthold.knowledge.readout import Say, Width, readout
 from facthold.measure.bits import table_bits
-from facthold.measure.bounds import FACTS_A_PARAMETER
 from facthold.measure.smallest import find_smallest
+from facthold.models.forward import Forward, table_prompts
 from facthold.models.transformer import Transformer, n_params
-from facthold.prompts import SEQUENCE
+from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.train import Member, RecallFacts, fit, protocol
 from facthold.train.engine import Listener
 

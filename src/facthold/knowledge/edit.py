@@ -17,16 +17,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
-from facthold.activations import ReLU
-from facthold.errors import FactholdError, check_positive
-from facthold.factual import FactualRecall
+from facthold._util.errors import FactholdError, check_positive
+from facthold.facts.names import Names
+from facthold.facts.problem import FactualRecall
 from facthold.knowledge import tables
 from facthold.knowledge.ask import Knowledge
-from facthold.knowledge.forward import Forward, Tokens, prompts, table_prompts
 from facthold.knowledge.judge import NONE, Verdicts, contest, find_rows, judge, judge_table, right_answers
-from facthold.knowledge.names import Names
 from facthold.knowledge.neuron import bump, idle, winning, with_bump
 from facthold.knowledge.rank_one import FEATURES, Change, Seen, rank_one, readout, see
+from facthold.memory.activations import ReLU
+from facthold.models.forward import Forward, Tokens, prompts, table_prompts
 from facthold.models.transformer import Transformer
 
 DRAWS, ROWS = 8, 1 << 12

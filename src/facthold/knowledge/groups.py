@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
-from facthold.associations import Problem
+from facthold._util.padding import geometric, pad_rows
 from facthold.construct.gates import Gates
-from facthold.embeddings import host_generator
-from facthold.facts import FactTable
-from facthold.factual import FactualRecall
+from facthold.facts.problem import FactualRecall
+from facthold.facts.table import FactTable
 from facthold.knowledge.mend import mended
+from facthold.memory.associations import Problem
+from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
-from facthold.padding import geometric, pad_rows
 from facthold.train import Member, fit
 from facthold.train.protocols import Futility, Protocol
 from facthold.train.sampled import LOOKED, StoreSampled, won_by

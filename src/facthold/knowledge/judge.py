@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from facthold.facts import FactTable
-from facthold.factual import FactualRecall
-from facthold.knowledge.forward import BLOCK, Forward, Tokens
+from facthold.facts.problem import FactualRecall
+from facthold.facts.table import FactTable
+from facthold.models.forward import BLOCK, Forward, Tokens
 
 NONE = -1
 """Where there is no such output or no such row."""

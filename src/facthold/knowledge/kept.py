@@ -12,9 +12,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 import facthold
-from facthold.errors import FactholdError
-from facthold.facts import FactTable
-from facthold.files import writing
+from facthold._util.errors import FactholdError
+from facthold._util.files import writing
+from facthold.facts.table import FactTable
 from facthold.models.memory import MLPMemory
 
 Try = tuple[MLPMemory, float]

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from facthold.activations import ReLU
-from facthold.errors import FactholdError
-from facthold.factual import FactualRecall
+from facthold._util.errors import FactholdError
+from facthold.facts.problem import FactualRecall
 from facthold.knowledge.ask import Knowledge
-from facthold.knowledge.forward import Forward, States, prompts, table_prompts
 from facthold.knowledge.judge import NONE, Verdicts, find_rows, judge_outputs
+from facthold.memory.activations import ReLU
+from facthold.models.forward import Forward, States, prompts, table_prompts
 from facthold.models.transformer import Transformer
 
 DIRECT, MLP = "direct path", "MLP"

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool
 
-from facthold.activations import RELU
-from facthold.associations import Problem
 from facthold.knowledge.neuron import bump, winning
+from facthold.memory.activations import RELU
+from facthold.memory.associations import Problem
 from facthold.models.memory import MLPMemory
 
 MOST = 0.005

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import nnls
 
-from facthold.activations import RELU
+from facthold.memory.activations import RELU
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 

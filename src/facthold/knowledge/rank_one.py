@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
-from facthold.knowledge.forward import BLOCK, Forward, States, Tokens
 from facthold.knowledge.judge import Contest, contest, longest_of, rows_at_once
+from facthold.models.forward import BLOCK, Forward, States, Tokens
 
 ROUNDS = 8
 """Solves for k and for delta. Later ones change little."""

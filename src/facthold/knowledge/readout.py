@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from facthold._util.errors import FactholdError
+from facthold._util.keys import derive
 from facthold.construct.gates import Gates, fewest_dimensions, gate_heads, gated_transformer
-from facthold.errors import FactholdError
-from facthold.facts import FactTable
-from facthold.factual import FactualRecall, factual_recall
-from facthold.keys import derive
+from facthold.facts.problem import FactualRecall, factual_recall
+from facthold.facts.table import FactTable
 from facthold.knowledge.groups import FactGroup, fact_groups, join, store_group
 from facthold.knowledge.kept import Kept
-from facthold.measure.bounds import MLP_CONSTANT
 from facthold.measure.smallest import find_smallest
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer, n_params
+from facthold.theory.bounds import MLP_CONSTANT
 from facthold.train.lanes import Stopped, shared_lanes
 
 SLACK = 1.8

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float
 
-from facthold.errors import FactholdError
-from facthold.facts import FactTable, Labels
-from facthold.factual import FactualRecall
-from facthold.knowledge.names import Names, clean
+from facthold._util.errors import FactholdError
+from facthold.facts.names import Names, clean
+from facthold.facts.problem import FactualRecall
+from facthold.facts.table import FactTable, Labels
 
 TRIES = 64
 """Embeddings that are drawn for a new name; the one that disturbs least, or is told apart best, is taken."""

@@ -5,11 +5,11 @@ import jax
 import numpy as np
 from scipy.special import gammaln
 
-from facthold.associations import Problem
-from facthold.facts import FactTable
-from facthold.measure.bounds import bits_uniform
+from facthold.facts.table import FactTable
 from facthold.measure.recall import accuracy
+from facthold.memory.associations import Problem
 from facthold.models.memory import Memory
+from facthold.theory.bounds import bits_uniform
 
 
 def parameters_bits(model: eqx.Module, bits_per_weight: int | float | None = None) -> float:

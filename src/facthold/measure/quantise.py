@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from facthold.errors import unknown
+from facthold._util.errors import unknown
 
 SCALES = ("array", "matrix", "row")
 """One scale for all heads together, one for each head's matrix, or one for each row. A memory has no heads."""

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from facthold.associations import Problem
+from facthold._util.padding import pad_rows, padded
+from facthold.memory.associations import Problem
 from facthold.models.memory import Memory
-from facthold.padding import pad_rows, padded
 
 BLOCK_ENTRIES = 1 << 24
 """Scores held at once (64 MiB in float32): N x M of them do not fit in memory for large N."""

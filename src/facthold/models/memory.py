@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from facthold.activations import RELU, Activation
-from facthold.errors import check_positive
+from facthold._util.errors import check_positive
+from facthold.memory.activations import RELU, Activation
 
 _lecun = jax.nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)
 

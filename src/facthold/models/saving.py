@@ -18,12 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 import facthold
-from facthold.activations import Activation, activation
-from facthold.associations import Problem
-from facthold.errors import FactholdError
-from facthold.facts import FactTable, Labels, no_more_answers
-from facthold.factual import FactualRecall
-from facthold.files import writing
+from facthold._util.errors import FactholdError
+from facthold._util.files import writing
+from facthold.facts.problem import FactualRecall
+from facthold.facts.table import FactTable, Labels, no_more_answers
+from facthold.memory.activations import Activation, activation
+from facthold.memory.associations import Problem
 from facthold.models.memory import LinearMemory, LowRankMemory, MLPMemory
 from facthold.models.transformer import Transformer
 

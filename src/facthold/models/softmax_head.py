@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from facthold.errors import check_positive
+from facthold._util.errors import check_positive
 from facthold.models.attention import attend_counts
 
 

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from facthold.activations import RELU, Activation
-from facthold.errors import check_positive
+from facthold._util.errors import check_positive
+from facthold.memory.activations import RELU, Activation
 from facthold.models.attention import attend_counts
 from facthold.models.memory import MLPMemory
 

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from facthold.experiments.trained_size import HEADS
 from facthold.plan import rules
 from facthold.plan.laws import CAUTIOUS, CONFIDENCE, Features
 from facthold.plan.rules import Question, Shape
+from facthold.studies.sizes.trained_size import HEADS
 
 CONVEX = (1.0,)
 """Where solves are convex, the size for 99% is that for all (docs/findings.md): one accuracy is calibrated."""

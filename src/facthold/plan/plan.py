@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from facthold.experiments.builders import BUILDERS
-from facthold.measure.limits_facts import allowed_errors, counting_bound, known_blocks_bits
 from facthold.plan.calibrations import Calibration, Calibrations
 from facthold.plan.laws import FEWEST, Interval, PowerLaw, StartedLaw, fit_power, fit_started
 from facthold.plan.methods import WAYS, Way
 from facthold.plan.rules import Question, Shape
+from facthold.recipes.builders import BUILDERS
+from facthold.theory.limits_facts import allowed_errors, counting_bound, known_blocks_bits
 
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 BUILDABLE = 10**10

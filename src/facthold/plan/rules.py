@@ -15,12 +15,12 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 from facthold.construct.gates import fewest_dimensions
-from facthold.experiments.held import tied
-from facthold.experiments.trained_size import BETA, HEADS
 from facthold.knowledge.build import NOISE
 from facthold.knowledge.readout import SLACK
-from facthold.measure.bounds import MLP_CONSTANT
 from facthold.models.transformer import n_params
+from facthold.studies.sizes.held import tied
+from facthold.studies.sizes.trained_size import BETA, HEADS
+from facthold.theory.bounds import MLP_CONSTANT
 
 WIDTHS = 4.0
 """So many times sqrt(delta) above delta: all of some hundred heads then separate."""

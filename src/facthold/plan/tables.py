@@ -6,9 +6,9 @@ import numpy as np
 
 from facthold.construct.attention import check_intersections
 from facthold.construct.sums import check_sums
-from facthold.experiments.built_size import text_problem
-from facthold.facts import FactTable
+from facthold.facts.table import FactTable
 from facthold.plan.rules import Question
+from facthold.studies.constructions.built_size import text_problem
 
 SUMS = ("attention", "attention-full", "values", "values-ridge")
 """Methods without an MLP: the score of an answer is a part for s and a part for r."""

@@ -23,7 +23,7 @@ import optax
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from facthold.padding import next_power_of_two
+from facthold._util.padding import next_power_of_two
 from facthold.train.lanes import Lanes, shared_lanes
 from facthold.train.protocols import Protocol
 from facthold.train.tasks import Task

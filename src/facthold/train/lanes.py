@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from facthold.errors import check_positive
-from facthold.threads import configure
+from facthold._util.errors import check_positive
 
-__all__ = ["Lanes", "Stopped", "configure", "fix_lanes", "shared_lanes", "usable_cores"]
+__all__ = ["Lanes", "Stopped", "fix_lanes", "shared_lanes", "usable_cores"]
 
 T = TypeVar("T")
 

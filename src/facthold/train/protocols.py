@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from facthold.errors import check_positive, unknown
+from facthold._util.errors import check_positive, unknown
 
 OPTIMISERS = ("adam", "adam-95", "sgd")
 """adam-95 forgets second moments within about 20 steps (b2 = 0.95): on batches it stores more in as many steps."""

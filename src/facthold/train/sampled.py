@@ -7,9 +7,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from facthold.associations import Problem
+from facthold._util.padding import next_power_of_two, pad_rows, padded
+from facthold.memory.associations import Problem
 from facthold.models.memory import Memory
-from facthold.padding import next_power_of_two, pad_rows, padded
 from facthold.train.losses import mean_cross_entropy
 from facthold.train.tasks import BATCH, Task
 

@@ -10,13 +10,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from facthold.associations import Problem
-from facthold.errors import check_positive
-from facthold.factual import FactualRecall
-from facthold.measure.facts import Questions
+from facthold._util.errors import check_positive
+from facthold._util.padding import pad_rows, padded
+from facthold.facts.problem import FactualRecall
+from facthold.measure.fact_recall import Questions
 from facthold.measure.recall import right
+from facthold.memory.associations import Problem
 from facthold.models.transformer import Transformer
-from facthold.padding import pad_rows, padded
 from facthold.train.losses import mean_cross_entropy
 
 BATCH = 1 << 10

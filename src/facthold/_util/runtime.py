@@ -1,0 +1,113 @@
+"""How JAX and NumPy run here: one thread for each product, and compiled programs kept on the disk.
+
+This module loads neither of them: both read their settings when they start. `import facthold` calls `configure`, so
+that nobody has to set anything by hand before JAX is used.
+"""
+
+import hashlib
+import os
+import platform
+import sys
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+XLA_FLAG = "--xla_cpu_multi_thread_eigen=false"
+BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+CACHE_VARIABLE = "FACTHOLD_COMPILE_CACHE"
+"""A folder for compiled programs; 'off' for none. Unset: in the user's cache folder."""
+CACHE_SETTINGS = {
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+"""Keep every program: most take a tenth of a second to compile, and there are hundreds of them."""
+CACHE_BYTES = 1 << 29
+"""The folder is cut down to half of this once it is larger: 512 MiB are some ten thousand programs."""
+CACHE_LOOK = 3600.0
+"""Seconds between two looks at its size, by whichever process comes first."""
+
+
+def configure() -> None:
+    """Let each product use one thread and keep compiled programs, here and in the processes that this one starts.
+
+    The lanes are then the only parallelism: a product is summed in the same order whatever the number of cores, and
+    however busy they are. Who has set threads for XLA or NumPy, or a cache for JAX, keeps it.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if XLA_FLAG.split("=")[0] not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {XLA_FLAG}".strip()
+    for variable in BLAS_VARIABLES:
+        os.environ.setdefault(variable, "1")
+    _keep_programs()
+
+
+def _keep_programs() -> None:
+    folder = cache_folder()
+    if folder is None or "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # whoever writes there runs code here
+        prune(folder)
+    except OSError:  # no home, or one that cannot be written: compile each time
+        return
+    # a program that was half written is compiled again, and that is all there is to say of it
+    warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache entry")
+    settings = {"jax_compilation_cache_dir": str(folder), **CACHE_SETTINGS}
+    os.environ |= {name.upper(): str(value) for name, value in settings.items()}
+    if jax := sys.modules.get("jax"):  # it has read its environment already
+        for name, value in settings.items():
+            jax.config.update(name, value)
+
+
+def cache_folder() -> Path | None:
+    """Where compiled programs are kept; None: nowhere.
+
+    A folder for each kind of processor: programs are machine code, and a home may be shared by many machines.
+    """
+    chosen = os.environ.get(CACHE_VARIABLE, "")
+    if chosen.lower() in ("off", "0", "no", "none"):
+        return None
+    if chosen:
+        base = Path(chosen).expanduser()
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches" / "facthold"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facthold"
+    return base / f"compiled-{_processor()}"
+
+
+def _processor() -> str:
+    """A few letters that tell kinds of processors apart."""
+    about = platform.machine() + platform.processor()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        about += "".join(sorted({line for line in lines if line.startswith(("flags", "Features", "model name"))}))
+    return hashlib.sha256(about.encode()).hexdigest()[:8]
+
+
+def prune(folder: Path, most: int = CACHE_BYTES, *, every: float = CACHE_LOOK) -> None:
+    """Cut the cache down, the oldest programs first, and remove files that were begun and never written.
+
+    Several processes may do this at once: a file that is gone is no error, and what is missing is compiled again.
+    """
+    looked = folder / "looked"
+    with suppress(FileNotFoundError):
+        if time.time() - looked.stat().st_mtime < every:
+            return
+    looked.touch()
+    entries = []
+    for entry in os.scandir(folder):
+        with suppress(FileNotFoundError):
+            about = entry.stat()
+            if entry.name.endswith("-cache"):
+                entries.append((about.st_mtime, about.st_size, entry.path))
+    total = sum(size for _, size, _ in entries)
+    target = most // 2 if total > most else total
+    for modified, size, path in sorted(entries):
+        begun = size == 0 and time.time() - modified > 60
+        if begun or total > target:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            total -= size

@@ -1,1 +1,0 @@
-"""The kinds of cells that figures and claims are made of."""

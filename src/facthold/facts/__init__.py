@@ -1,0 +1,1 @@
+"""Tables of facts, the prompts that ask for them, and the problem of both."""

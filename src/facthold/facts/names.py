@@ -1,0 +1,206 @@
+"""Names of subjects, relations and answers as people type them, and free prompts in which they stand among words."""
+
+import difflib
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from facthold._util.errors import FactholdError
+from facthold.facts.table import FactTable
+
+SUGGESTED = 5
+"""Names that an error suggests at most."""
+NEAR = 50
+"""Names whose likeness is measured exactly, after a quick look at all of them."""
+
+LONGEST = 10_000
+"""Characters of a free prompt at most: every word that is not known is compared with all names."""
+
+
+class UnknownName(FactholdError):
+    """A name that the table does not have, or that is not clear."""
+
+
+def clean(name: str) -> str:
+    """A name as files of facts have it: in Unicode's form NFC, without space around it."""
+    return unicodedata.normalize("NFC", name.strip())
+
+
+def fold(name: str) -> str:
+    """A name without case, accents and doubled spaces: 'Côte  d'Ivoire' and "cote d'ivoire" are one."""
+    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    return " ".join(plain.casefold().split())
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text, folded. Whatever is no letter and no digit only parts them, as _ and - do in names."""
+    return tuple(re.findall(r"[^\W_]+", fold(text)))
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of one kind of token, by number. A table without labels has the numbers for names."""
+
+    what: str
+    """'subject', 'relation' or 'answer'."""
+    names: Sequence[str]
+
+    @classmethod
+    def of(cls, table: FactTable) -> "tuple[Names, Names, Names]":
+        """Those of the subjects, the relations and the answers."""
+        kinds = {"subjects": table.S, "relations": table.R, "answers": table.A}
+        subjects, relations, answers = (
+            cls(kind[:-1], [str(i) for i in range(n)] if table.labels is None else getattr(table.labels, kind))
+            for kind, n in kinds.items()
+        )
+        return subjects, relations, answers
+
+    def __getitem__(self, i: int | np.integer) -> str:
+        return self.names[int(i)]
+
+    def find(self, name: str) -> int:
+        """The number of a name: as it stands, or else, where only one is meant, without case and accents."""
+        i = self.get(name)
+        if i is None:
+            near = self.near(name)
+            hint = (
+                f"did you mean {', '.join(map(repr, near))}?"
+                if near
+                else f"there are {len(self.names)}, and none like it"
+            )
+            raise UnknownName(f"unknown {self.what} {name!r}; {hint}")
+        return i
+
+    def get(self, name: str) -> int | None:
+        """As `find`; None for a name that is not there. One that is not clear is an error."""
+        if (i := self.exact(name)) is not None:
+            return i
+        like = self._folded.get(fold(name), [])
+        if len(like) > 1:
+            meant = ", ".join(repr(self.names[i]) for i in like[:SUGGESTED])
+            raise UnknownName(f"the {self.what} {name!r} is not clear: {meant}; write it as it stands in the table")
+        return like[0] if like else None
+
+    def exact(self, name: str) -> int | None:
+        """The number of the name as it stands; None where only case or accents are the same, or nothing is."""
+        return self._numbers.get(clean(name))
+
+    def near(self, name: str, n: int = SUGGESTED) -> list[str]:
+        """The names that are most like this one. Shared pairs of letters say quickly which are worth a closer look."""
+        wanted, pairs = fold(name), _pairs(fold(name))
+        alike = sorted(self._folded, key=lambda known: -_shared(pairs, self._letter_pairs[known]))[:NEAR]
+        close = difflib.get_close_matches(wanted, alike, n=n, cutoff=0.5)
+        return [self.names[self._folded[known][0]] for known in close]
+
+    @cached_property
+    def by_words(self) -> dict[tuple[str, ...], list[int]]:
+        """The numbers of the names with these words."""
+        found: dict[tuple[str, ...], list[int]] = {}
+        for i, name in enumerate(self.names):
+            if key := words(name):
+                found.setdefault(key, []).append(i)
+        return found
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {unicodedata.normalize("NFC", name): i for i, name in enumerate(self.names)}
+
+    @cached_property
+    def _folded(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(self.names):
+            found.setdefault(fold(name), []).append(i)
+        return found
+
+    @cached_property
+    def _letter_pairs(self) -> dict[str, frozenset[str]]:
+        return {name: _pairs(name) for name in self._folded}
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A subject and a relation that were found in a free prompt, and its other words."""
+
+    subject: int
+    relation: int
+    others: list[str]
+
+
+@dataclass(frozen=True)
+class _Found:
+    start: int
+    end: int
+    number: int
+
+    def inside(self, other: "_Found") -> bool:
+        return (
+            (other.start, other.end) != (self.start, self.end) and other.start <= self.start and self.end <= other.end
+        )
+
+    def apart(self, other: "_Found") -> bool:
+        return self.end <= other.start or other.end <= self.start
+
+
+def parse(text: str, subjects: Names, relations: Names) -> Parsed:
+    """Find one subject and one relation in a free prompt. A name inside a longer one does not count."""
+    if len(text) > LONGEST:
+        raise UnknownName(f"a question of {len(text)} characters is too long; ask for one fact in at most {LONGEST}")
+    said = words(text)
+    of_s, of_r = _matches(said, subjects), _matches(said, relations)
+    everything = [*of_s, *of_r]
+    of_s, of_r = ([f for f in found if not any(f.inside(g) for g in everything)] for found in (of_s, of_r))
+    _demand(text, said, subjects, of_s, relations, of_r)
+    _demand(text, said, relations, of_r, subjects, of_s)
+    pairs = {(f.number, g.number): (f, g) for f in of_s for g in of_r if f.apart(g)}
+    if len(pairs) != 1:
+        raise UnknownName(
+            f"{text!r} is not clear: {_list(subjects, of_s)}, {_list(relations, of_r)}; ask for one of each"
+        )
+    ((s, r),) = pairs
+    taken = {i for f in of_s for i in range(f.start, f.end) if f.number == s}
+    taken |= {i for f in of_r for i in range(f.start, f.end) if f.number == r}
+    return Parsed(s, r, [word for i, word in enumerate(said) if i not in taken])
+
+
+def _matches(said: Sequence[str], names: Names) -> list[_Found]:
+    longest = max(map(len, names.by_words), default=0)
+    return [
+        _Found(start, end, number)
+        for start in range(len(said))
+        for end in range(start + 1, min(start + longest, len(said)) + 1)
+        for number in names.by_words.get(tuple(said[start:end]), [])
+    ]
+
+
+def _demand(
+    text: str, said: Sequence[str], names: Names, found: list[_Found], others: Names, of_others: list[_Found]
+) -> None:
+    """Refuse a prompt without a name of this kind; say what else it has, and what may have been meant."""
+    if found:
+        return
+    free = [word for i, word in enumerate(said) if not any(f.start <= i < f.end for f in of_others)]
+    near = [(_likeness(word, name), name) for word in free for name in names.near(word, 1)]
+    hint = f"; did you mean {max(near)[1]!r}?" if near else ""
+    there = f" ({_list(others, of_others)} is there)" if of_others else f" and no {others.what}"
+    raise UnknownName(f"no {names.what} found in {text!r}{there}{hint}")
+
+
+def _list(names: Names, found: list[_Found]) -> str:
+    return f"{names.what} " + " and ".join(dict.fromkeys(repr(names[f.number]) for f in found))
+
+
+def _likeness(word: str, name: str) -> float:
+    return difflib.SequenceMatcher(None, word, fold(name)).ratio()
+
+
+def _pairs(name: str) -> frozenset[str]:
+    padded = f" {name} "
+    return frozenset(padded[i : i + 2] for i in range(len(padded) - 1))
+
+
+def _shared(a: frozenset[str], b: frozenset[str]) -> float:
+    return 2 * len(a & b) / (len(a) + len(b))

@@ -1,0 +1,194 @@
+"""Prompts: a subject and a relation hidden in noise (section 4.1), as token sequences and as token counts.
+
+The tokens are numbered subjects, relations, noise, EOS, answers. Those that a prompt can hold come first;
+an answer is only ever the token after it. A one-layer transformer without positions sees a prompt only
+through its counts; both views of the same draws are here, and give the same logits.
+"""
+
+import math
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from facthold._util.errors import check_positive
+from facthold._util.padding import next_power_of_two, pad_rows
+from facthold.facts.table import FactTable
+
+SEQUENCE = 32
+"""T of the paper's experiments."""
+MOST_NOISE = 1 << 16
+"""Noise tokens are drawn from 16 bits each."""
+
+
+def uniform(table: FactTable) -> np.ndarray:
+    """p(s, r) the same for every fact of the table."""
+    return np.full(len(table), 1 / len(table))
+
+
+def zipf(table: FactTable, in_s: float = 1.0, in_r: float = 0.0) -> np.ndarray:
+    """p(s, r) proportional to (s+1)^-in_s (r+1)^-in_r, as in the authors' code; 0 and 0: uniform."""
+    weights = (table.subjects + 1.0) ** -in_s * (table.relations + 1.0) ** -in_r
+    return weights / weights.sum()
+
+
+def check_length(T: int) -> None:
+    """Refuse prompts that are too short to ask anything."""
+    if T < 3:
+        raise ValueError(f"T={T} leaves no room for a subject, a relation and EOS; take T >= 3")
+
+
+def check_distribution(weights: Sequence[float] | np.ndarray, table: FactTable) -> np.ndarray:
+    """p(s, r) as one number a fact (or an S x R matrix), checked: not negative, with sum 1."""
+    p: np.ndarray = np.asarray(weights, float)
+    if p.shape == (table.S, table.R) and p.shape != (len(table),):
+        if np.any(p[table.matrix < 0] != 0):
+            raise ValueError("p(s, r) is above 0 for a pair that is not in the table; set it to 0, or add the fact")
+        p = p[table.subjects, table.relations]
+    if p.shape != (len(table),):
+        raise ValueError(f"p(s, r) must have one number for each of {len(table)} facts, not the shape {p.shape}")
+    if not np.isfinite(p).all() or (p < 0).any():
+        raise ValueError(f"p(s, r) must not be negative or infinite, and its smallest value is {p.min()}")
+    if abs(p.sum() - 1) > 1e-6:
+        raise ValueError(f"p(s, r) must sum to 1, and sums to {p.sum():.9g}; divide it by its sum")
+    return p
+
+
+class Prompts(eqx.Module):
+    """The distribution over prompts of length T: draw a fact by p(s, r), put s and r at two distinct
+    positions of the first T - 1, noise at the others, EOS last.
+
+    Its arrays may be padded, so that tables of nearly the same size share compiled code.
+    """
+
+    subjects: Int[Array, " facts"]
+    relations: Int[Array, " facts"]
+    """As tokens: S + r."""
+    answers: Int[Array, " facts"]
+    """From 0, not as tokens."""
+    keep: Float[Array, " facts"]
+    other: Int[Array, " facts"]
+    """Walker's alias table: draw i uniformly, keep it with probability ``keep``, else take ``other``."""
+    n_facts: Int[Array, ""]
+    first_noise: Int[Array, ""]
+    n_noise: Int[Array, ""]
+    T: int = eqx.field(static=True)
+    n_tokens: int = eqx.field(static=True)
+    """Columns of the counts: the tokens that can stand in a prompt, S + R + n_noise + 1, perhaps padded."""
+
+    @classmethod
+    def of(
+        cls,
+        table: FactTable,
+        *,
+        T: int = SEQUENCE,
+        n_noise: int | None = None,
+        p: Sequence[float] | np.ndarray | None = None,
+        columns: int = 0,
+    ) -> "Prompts":
+        """Prompts over ``table``; as many noise tokens as subjects and relations, p(s, r) uniform by default.
+
+        With more ``columns`` than tokens the counts are padded, and so is the table.
+        """
+        noise = table.S + table.R if n_noise is None else n_noise
+        check_length(T)
+        check_positive(n_noise=noise)
+        if noise > MOST_NOISE:
+            raise ValueError(f"n_noise={noise} is above {MOST_NOISE}; take fewer noise tokens")
+        keep, other = alias_table(uniform(table) if p is None else check_distribution(p, table))
+        n = len(table)
+        if columns:  # rows cost nothing, as a step only looks some up: pad far, to a power of four
+            n = next_power_of_two(math.isqrt(n - 1) + 1) ** 2
+        return cls(
+            subjects=jnp.asarray(pad_rows(table.subjects, n)),
+            relations=jnp.asarray(pad_rows(table.S + table.relations, n)),
+            answers=jnp.asarray(pad_rows(table.answers, n)),
+            keep=jnp.asarray(pad_rows(keep, n)),
+            other=jnp.asarray(pad_rows(other, n)),
+            n_facts=jnp.asarray(np.int32(len(table))),
+            first_noise=jnp.asarray(np.int32(table.S + table.R)),
+            n_noise=jnp.asarray(np.int32(noise)),
+            T=T,
+            n_tokens=max(table.S + table.R + noise + 1, columns),
+        )
+
+    @property
+    def EOS(self) -> Int[Array, ""]:
+        return self.first_noise + self.n_noise
+
+    def draw(self, n: int, *, key: PRNGKeyArray) -> Int[Array, " n"]:
+        """n facts by p(s, r), as rows of the table."""
+        which, coin = jax.random.bits(key, (2, n), jnp.uint32)
+        i = (which % self.n_facts.astype(jnp.uint32)).astype(jnp.int32)
+        return jnp.where(coin * 2.0**-32 < self.keep[i], i, self.other[i])
+
+    def noise(self, n: int, *, key: PRNGKeyArray) -> Int[Array, "n k"]:
+        """T - 3 noise tokens for each of n prompts, uniform.
+
+        Half a random word is enough for a token, and saves half the time. That favours some tokens by one in
+        65536 / n_noise; a rotation of its own for each prompt makes every token uniform again.
+        """
+        k = self.T - 3
+        halves = -(-k // 2)
+        words = jax.random.bits(key, (halves + 1, n), jnp.uint32)
+        rotation = words[0] % self.n_noise.astype(jnp.uint32)
+        sixteen = jnp.concatenate([words[1:] >> 16, words[1:] & 0xFFFF])[:k]
+        rank = ((sixteen * self.n_noise.astype(jnp.uint32)) >> 16).astype(jnp.int32) + rotation.astype(jnp.int32)
+        return (self.first_noise + jnp.where(rank < self.n_noise, rank, rank - self.n_noise)).T
+
+    def counts(self, facts: Int[Array, " n"], *, key: PRNGKeyArray) -> Float[Array, "n tokens"]:
+        """A prompt for each fact as token counts c(z): s, r and EOS once, and the noise."""
+        n = len(facts)
+        start = self.n_tokens * jnp.arange(n)
+        noise = self.noise(n, key=_noise_key(key)).T
+        eos = jnp.broadcast_to(self.EOS, (1, n))
+        tokens = jnp.concatenate([self.subjects[facts][None], self.relations[facts][None], eos, noise])
+        # Flat indices that are known to be inside: the scatter is then a plain loop.
+        flat = jnp.zeros(n * self.n_tokens).at[(start + tokens).ravel()].add(1.0, mode="promise_in_bounds")
+        return flat.reshape(n, self.n_tokens)
+
+    def sequences(self, facts: Int[Array, " n"], *, key: PRNGKeyArray) -> Int[Array, "n T"]:
+        """The same prompts as ``counts`` with this key, as tokens z_1 ... z_T."""
+        n = len(facts)
+        k_i, k_j = jax.random.split(_place_key(key))
+        i = jax.random.randint(k_i, (n, 1), 0, self.T - 1)
+        j = jax.random.randint(k_j, (n, 1), 0, self.T - 2)
+        j = j + (j >= i)
+        place = jnp.arange(self.T - 1)
+        noise = self.noise(n, key=_noise_key(key))
+        rank = jnp.clip(place - (place > i) - (place > j), 0, max(self.T - 4, 0))
+        filled = jnp.take_along_axis(noise, rank, axis=1) if self.T > 3 else jnp.zeros((n, 2), jnp.int32)
+        tokens = jnp.where(place == i, self.subjects[facts][:, None], filled)
+        tokens = jnp.where(place == j, self.relations[facts][:, None], tokens)
+        return jnp.concatenate([tokens, jnp.broadcast_to(self.EOS, (n, 1))], axis=1)
+
+
+def count_tokens(sequences: Int[Array, "n T"], n_tokens: int) -> Float[Array, "n tokens"]:
+    """c(z) of any token sequences."""
+    return (sequences[:, :, None] == jnp.arange(n_tokens)).sum(axis=1).astype(jnp.float32)
+
+
+def alias_table(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Walker's alias table: how often to keep i, and what to take instead. Exact, unlike a float32 running sum."""
+    n = len(p)
+    keep, other = np.ones(n, np.float32), np.arange(n, dtype=np.int32)
+    share = p * (n / p.sum())  # a sum that is off by rounding must not leave over a fact that is never asked
+    poor, rich = list(np.flatnonzero(share < 1)), list(np.flatnonzero(share > 1))
+    while poor and rich:
+        low, high = poor.pop(), rich[-1]
+        keep[low], other[low] = share[low], high
+        share[high] -= 1 - share[low]
+        if share[high] < 1:
+            poor.append(rich.pop())
+    return keep, other
+
+
+def _noise_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    return jax.random.fold_in(key, 0)
+
+
+def _place_key(key: PRNGKeyArray) -> PRNGKeyArray:
+    return jax.random.fold_in(key, 1)

@@ -1,0 +1,277 @@
+"""Fact tables: a*(s, r), the answer to each subject and relation (section 4.1)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int, PRNGKeyArray
+
+from facthold._util.errors import check_positive, unknown
+from facthold._util.keys import fold
+from facthold.memory.embeddings import host_generator
+
+NO_FACT = -1
+"""Where a table has no answer to (s, r), in `FactTable.matrix`."""
+ON_CONFLICT = ("error", "first", "all")
+"""What to do where (s, r) is given with several answers: refuse, keep the first, or take each as right."""
+
+
+def no_more_answers() -> Int[np.ndarray, "extra 2"]:
+    """`FactTable.also` of a table with one answer to each question."""
+    return np.zeros((0, 2), np.int32)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the tokens of a table are called."""
+
+    subjects: tuple[str, ...]
+    relations: tuple[str, ...]
+    answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class FactTable:
+    """Facts (s, r, a*(s, r)), one a row, for all of S x R or for a part of it.
+
+    Subjects, relations and answers are numbers from 0; the order of the rows is theirs alone. A fact that
+    is given twice is kept once; one that is given with two answers is refused. Where several answers are
+    right, a*(s, r) is the first of them and `also` has the others: each of them counts as recall. `matrix`,
+    `C`, `D` and what else stands in the theorems is about a*.
+    """
+
+    S: int
+    R: int
+    A: int
+    subjects: Int[np.ndarray, " facts"]
+    relations: Int[np.ndarray, " facts"]
+    answers: Int[np.ndarray, " facts"]
+    labels: Labels | None = None
+    also: Int[np.ndarray, "extra 2"] = field(default_factory=no_more_answers)
+    """Pairs (row, a): a further answer that is right for this row. Ordered by row, each pair once."""
+
+    def __post_init__(self) -> None:
+        check_positive(S=self.S, R=self.R, A=self.A)
+        columns = {"subjects": self.S, "relations": self.R, "answers": self.A}
+        for name, size in columns.items():
+            values = np.asarray(getattr(self, name))
+            if values.shape != (len(self),) or not np.issubdtype(values.dtype, np.integer):
+                raise ValueError(f"{name} must be {len(self)} integers, one a fact, not an array of {values.shape}")
+            if len(values) and not 0 <= values.min() <= values.max() < size:
+                raise ValueError(f"{name} must lie between 0 and {size - 1}, not {values.min()} to {values.max()}")
+            object.__setattr__(self, name, values.astype(np.int32))
+            if self.labels is not None and len(getattr(self.labels, name)) != size:
+                raise ValueError(f"{len(getattr(self.labels, name))} labels for {size} {name}; give one each")
+        self._check_also()
+        self._keep_once()
+        silent = np.setdiff1d(np.arange(self.R), self.relations)
+        if len(silent):
+            raise ValueError(f"relation {self.name('relations', silent[0])} has no facts; leave it out of the table")
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[str]], on_conflict: str = "error") -> "FactTable":
+        """A table from (subject, relation, answer) texts. Tokens are numbered as they first appear.
+
+        ``on_conflict`` says what is done with a second answer to one question: 'error', 'first' or 'all'.
+        """
+        if on_conflict not in ON_CONFLICT:
+            raise unknown("on_conflict", on_conflict, ON_CONFLICT)
+        facts = [_three(row) for row in rows]
+        if on_conflict == "first":  # before tokens are numbered: an answer that nobody gives is none
+            kept: dict[tuple[str, str], str] = {}
+            facts = [(s, r, a) for s, r, a in facts if kept.setdefault((s, r), a) == a]
+        columns = list(zip(*facts, strict=True))
+        if not columns:
+            raise ValueError("a fact table needs at least one row (subject, relation, answer)")
+        of = [{name: i for i, name in enumerate(dict.fromkeys(column))} for column in columns]
+        s, r, a = (np.array([of[i][name] for name in column]) for i, column in enumerate(columns))
+        also = no_more_answers()
+        if on_conflict == "all":
+            first, row = _first_rows(s, r)
+            also = np.stack([row, a], axis=1)
+            s, r, a = s[first], r[first], a[first]
+        return cls(len(of[0]), len(of[1]), len(of[2]), s, r, a, Labels(*map(tuple, of)), also)
+
+    @classmethod
+    def from_matrix(cls, answers: Int[np.ndarray, "S R"], A: int | None = None) -> "FactTable":
+        """The table with a*(s, r) = answers[s, r]; `NO_FACT` where there is none."""
+        s, r = np.nonzero(answers != NO_FACT)
+        S, R = answers.shape
+        return cls(S, R, int(answers.max()) + 1 if A is None else A, s, r, answers[s, r])
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every (s, r) has an answer."""
+        return len(self) == self.S * self.R
+
+    @property
+    def matrix(self) -> Int[np.ndarray, "S R"]:
+        """a*(s, r), and `NO_FACT` where there is none."""
+        table = np.full((self.S, self.R), NO_FACT, np.int32)
+        table[self.subjects, self.relations] = self.answers
+        return table
+
+    def right(self, i: int) -> tuple[int, ...]:
+        """Every right answer to the question of row i, a*(s, r) first."""
+        start, end = np.searchsorted(self.also[:, 0], [i, i + 1])
+        return (int(self.answers[i]), *self.also[start:end, 1].tolist())
+
+    def take(self, rows: Int[np.ndarray, " part"]) -> "FactTable":
+        """These rows of the table, in this order, with its tokens and all right answers of each."""
+        place = np.full(len(self), NO_FACT)
+        place[rows] = np.arange(len(rows))
+        also = np.stack([place[self.also[:, 0]], self.also[:, 1]], axis=1)
+        also = also[also[:, 0] != NO_FACT]
+        columns = (self.subjects[rows], self.relations[rows], self.answers[rows])
+        return FactTable(self.S, self.R, self.A, *columns, labels=self.labels, also=also)
+
+    def A_r(self, r: int) -> set[int]:
+        """The answers of relation r."""
+        return set(self.answers[self.relations == r].tolist())
+
+    def A_s(self, s: int) -> set[int]:
+        """The answers of subject s."""
+        return set(self.answers[self.subjects == s].tolist())
+
+    @cached_property
+    def C(self) -> Int[np.ndarray, " A"]:
+        """C(a), how many facts have the answer a (theorem 4)."""
+        return np.bincount(self.answers, minlength=self.A)
+
+    @cached_property
+    def D(self) -> int:
+        """The size of the largest A_r."""
+        return int(np.bincount(self._relation_answers[:, 0]).max())
+
+    @cached_property
+    def assumption_1(self) -> bool:
+        """Whether no answer serves two relations."""
+        return len(np.unique(self._relation_answers[:, 1])) == len(self._relation_answers)
+
+    @cached_property
+    def _relation_answers(self) -> np.ndarray:
+        """The pairs (r, a) that occur, each once."""
+        return np.unique(np.stack([self.relations, self.answers], axis=1), axis=0)
+
+    def joint(self, kind: str, p: np.ndarray | None = None) -> Float[np.ndarray, "tokens A"]:
+        """p(z, a) for the relations or the subjects z, as ``kind`` says, or in one row for 'nothing' known."""
+        tokens, n = {
+            "relation": (self.relations, self.R), "subject": (self.subjects, self.S),
+            "nothing": (np.zeros(len(self), int), 1),
+        }[kind]  # fmt: skip
+        found = np.zeros((n, self.A))
+        np.add.at(found, (tokens, self.answers), 1 / len(self) if p is None else np.asarray(p, float))
+        return found
+
+    def given(self, kind: str, p: np.ndarray | None = None) -> Float[np.ndarray, "tokens A"]:
+        """p*(a | r) or p*(a | s); a row of zeros for a token that is never asked about."""
+        joint = self.joint(kind, p)
+        return joint / np.maximum(joint.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+
+    def entropy_given(self, kind: str, p: np.ndarray | None = None) -> float:
+        """Mean entropy of p*(a | z) in nats: the loss of the best guess from the relation, the subject or nothing."""
+        joint, given = self.joint(kind, p), self.given(kind, p)
+        return float(-(joint * np.log(np.where(joint > 0, given, 1.0))).sum())
+
+    def _check_also(self) -> None:
+        """Refuse further answers to rows that are not there, or that are no answers."""
+        also = np.asarray(self.also)
+        if also.ndim != 2 or also.shape[1] != 2 or not np.issubdtype(also.dtype, np.integer):
+            raise ValueError(f"also must be pairs (row, answer) of integers, not an array of {also.shape}")
+        for name, size, values in (("row", len(self), also[:, 0]), ("answer", self.A, also[:, 1])):
+            if len(values) and not 0 <= values.min() <= values.max() < size:
+                says = f"{values.min()} to {values.max()}"
+                raise ValueError(f"the {name}s of also must lie between 0 and {size - 1}, not {says}")
+        object.__setattr__(self, "also", also.astype(np.int32))
+
+    def _keep_once(self) -> None:
+        """Drop repeated rows, and refuse two answers to one question that `also` does not name."""
+        first, row = _first_rows(self.subjects, self.relations)
+        other = np.flatnonzero(self.answers != self.answers[first][row])
+        if len(other):
+            i = other[0]
+            s, r = self.name("subjects", self.subjects[i]), self.name("relations", self.relations[i])
+            a, b = (self.name("answers", self.answers[j]) for j in (first[row[i]], i))
+            raise ValueError(
+                f"the fact ({s}, {r}) is given with two answers, {a} and {b}; keep one of them, "
+                "or say which counts with on_conflict='first' or 'all' in from_rows"
+            )
+        for name in ("subjects", "relations", "answers"):
+            object.__setattr__(self, name, getattr(self, name)[first])
+        if len(self.also):
+            pairs = np.stack([row[self.also[:, 0]], self.also[:, 1]], axis=1)
+            pairs = pairs[pairs[:, 1] != self.answers[pairs[:, 0]]]
+            pairs = pairs[np.sort(np.unique(pairs, axis=0, return_index=True)[1])]
+            object.__setattr__(self, "also", pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int32))
+
+    def name(self, kind: str, i: int | np.integer) -> str:
+        return str(i) if self.labels is None else repr(getattr(self.labels, kind)[i])
+
+
+def random_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
+    """Section 4.4: a*(s, r) uniform in r's own block of D answers, {rD, ..., rD + D - 1}; |A| = RD.
+
+    Nested: the table for a larger S or R begins with that for a smaller one.
+    """
+    check_positive(S=S, R=R, D=D)
+    columns = [host_generator(fold(key, r)).integers(0, D, S) for r in range(R)]
+    return _blocks(np.stack(columns, axis=1), D)
+
+
+def balanced_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
+    """Each answer of a relation serves S / D subjects, in random order: p*(a | r) is exactly uniform.
+
+    This is the structured table of figure 5's kind. With D = S every fact has an answer of its own.
+    """
+    check_positive(S=S, R=R, D=D)
+    if S % D:
+        raise ValueError(f"D={D} does not divide S={S}, so the answers cannot be balanced; take S={S // D * D or D}")
+    columns = [host_generator(fold(key, r)).permutation(S) % D for r in range(R)]
+    return _blocks(np.stack(columns, axis=1), D)
+
+
+def random_share(table: FactTable, share: float, *, key: PRNGKeyArray) -> FactTable:
+    """A random part of the table, with the same share of each relation's facts, and at least one of them."""
+    if not 0 < share <= 1:
+        raise ValueError(f"share={share} must be above 0 and at most 1")
+    kept = []
+    for r in range(table.R):
+        ours = np.flatnonzero(table.relations == r)
+        n = max(1, round(share * len(ours)))
+        kept.append(np.sort(host_generator(fold(key, r)).permutation(ours)[:n]))
+    return table.take(np.sort(np.concatenate(kept)))
+
+
+TABLES = {"random": random_table, "balanced": balanced_table}
+
+
+def make_table(kind: str, S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
+    """The table called ``kind``: 'random' or 'balanced'."""
+    if kind not in TABLES:
+        raise unknown("table", kind, TABLES)
+    return TABLES[kind](S, R, D, key=key)
+
+
+def _blocks(within: np.ndarray, D: int) -> FactTable:
+    """The complete table whose relation r answers from its own block of D."""
+    R = within.shape[1]
+    return FactTable.from_matrix((within + D * np.arange(R)).astype(np.int32), A=R * D)
+
+
+def _three(row: Sequence[str]) -> Sequence[str]:
+    if isinstance(row, str) or len(row) != 3:
+        raise ValueError(f"a fact is (subject, relation, answer), not {row!r}")
+    return row
+
+
+def _first_rows(s: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each question (s, r) stands first, in the order of the rows, and for each row which of these it asks."""
+    pair = s.astype(np.int64) * (int(r.max(initial=0)) + 1) + r
+    _, first, of = np.unique(pair, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return np.sort(first), rank[of]

@@ -1,0 +1,1 @@
+"""Cells, their store and places, figures and claims; knows no study."""

@@ -1,0 +1,166 @@
+"""A Ray cluster: cells are Ray tasks, and Ray itself tries them again when a worker or a node dies."""
+
+import contextlib
+import importlib.util
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from types import TracebackType
+
+from facthold._util.errors import FactholdError
+from facthold.lab import probe
+from facthold.lab.cells import Cell, Result
+from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
+from facthold.lab.provenance import Provenance
+
+COUNT_EVERY = 5.0
+"""Seconds after which the cores of the cluster are counted again: nodes come and go."""
+PATIENCE = 20.0
+"""Seconds without a head after which the run ends. Ray itself would abort this process after 60."""
+
+
+class RayCluster(OneLaneEach):
+    """The cluster whose head is at ``address`` ('host:port', or 'auto' for the one on this machine)."""
+
+    def __init__(self, address: str) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise FactholdError("a Ray cluster needs Ray: pip install 'facthold[cluster]'")
+        self.address = _checked(address)
+        self._ours = False
+        self._lanes, self._counted, self._answered = 0, 0.0, 0.0
+
+    @property
+    def label(self) -> str:
+        return "a Ray cluster"
+
+    @property
+    def lanes(self) -> int:
+        """Cores of the nodes that are alive."""
+        return max(self._lanes, 1)
+
+    def __enter__(self) -> "RayCluster":
+        import ray
+
+        if not ray.is_initialized():  # else the caller has connected, and stays so
+            _probe(self.address)
+            with _signals_kept():
+                ray.init(address=self.address, log_to_driver=False, logging_level=logging.CRITICAL)
+            self._ours = True
+        self._count()
+        if not self._lanes:
+            self._leave()
+            raise FactholdError(f"the Ray cluster at {self.address} has no cores; add a node with ray start")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
+        import ray
+
+        task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run)
+        todo, lost, why = deque(cells), list[Cell](), ""
+        running: dict[ray.ObjectRef, Running] = {}
+        try:
+            while todo or running:
+                self._count()
+                while todo and len(running) <= self.lanes:  # one waits, so that no core does
+                    cell = todo.popleft()
+                    running[task.remote(Parcel.of(cell))] = Running(cell, time.time())
+                done, _ = ray.wait(list(running), timeout=WAIT)
+                finished: list[Finished] = []
+                error: BaseException | None = None
+                for ref in done:
+                    cell = running.pop(ref).cell
+                    try:
+                        finished.append(Finished(cell, *ray.get(ref)))
+                    except ray.exceptions.RayTaskError as raised:
+                        error = raised.cause or raised
+                    except ray.exceptions.RayError as raised:
+                        lost.append(cell)
+                        why = " ".join(str(raised).split())[:200]
+                yield Moment(finished, list(running.values()))
+                if error is not None:
+                    raise error
+            if lost:
+                raise given_up(lost, why)
+        finally:
+            for ref in running:
+                ray.cancel(ref, force=True)
+
+    def _count(self) -> None:
+        """Count the cores again, now and then. Asks nothing of Ray while its head is silent: it would not return."""
+        import ray
+
+        if self._counted and time.monotonic() - self._counted < COUNT_EVERY:
+            return
+        head = ray.get_runtime_context().gcs_address
+        if probe.listens(head, timeout=COUNT_EVERY) is None:
+            self._lanes = int(ray.cluster_resources().get("CPU", 0))
+            self._answered = time.monotonic()
+        elif time.monotonic() - self._answered > PATIENCE:
+            raise FactholdError(
+                "the head of the Ray cluster has stopped answering; start it again, and the same command goes on: "
+                "finished cells are stored"
+            )
+        self._counted = time.monotonic()
+
+    def _leave(self) -> None:
+        import ray
+
+        if self._ours:
+            self._ours = False
+            ray.shutdown()
+
+
+def _run(parcel: Parcel) -> tuple[Result, Provenance]:
+    return parcel.run()
+
+
+def _checked(address: str) -> str:
+    """Only what Ray's own driver takes."""
+    found = re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})", address)
+    if address == "auto" or (found and 0 < int(found[2]) < 2**16):
+        return address
+    raise FactholdError(
+        f"--ray {address} is no address; give host:port as `ray start --head` prints it, such as 10.0.0.1:6379, or auto"
+    )
+
+
+def _probe(address: str) -> None:
+    """Refuse an address where no cluster answers, in one line and in time."""
+    path = os.pathsep.join(folder for folder in sys.path if folder)
+    command = [sys.executable, "-P", "-m", probe.__name__, address]
+    try:
+        done = subprocess.run(
+            command, env=os.environ | {"PYTHONPATH": path}, timeout=probe.SECONDS, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        said = f"nothing answered as Ray does within {probe.SECONDS:.0f} s"
+    else:
+        if done.returncode == 0:
+            return
+        lines = done.stdout.strip().splitlines()
+        said = lines[-1] if lines else "Ray gave up"
+    raise FactholdError(
+        f"cannot reach a Ray cluster at {address} ({said}); check that its head runs and that this machine is one of "
+        "its nodes (ray start --address=...)"
+    )
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Ray takes SIGTERM for itself; ours goes on as before."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    with contextlib.suppress(ValueError):  # not in the main thread: then Ray did not change it either
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,87 @@
+"""One way to define a figure: which cells it needs, and how to draw their rows.
+
+``cells`` says what to compute, ``plot`` and ``fits`` read rows alone: a figure is drawn again without
+computing anything.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure as Canvas
+
+from facthold._util.errors import FactholdError, unknown
+from facthold.lab.cells import Cell
+from facthold.measure.scaling import Fit
+
+PRESETS = ("smoke", "quick", "paper")
+
+Values = Mapping[str, Any]
+"""A row as figures read it: the fields of the cell's spec and of its result, by name."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure by name. ``grid`` is a frozen dataclass, its presets differ in nothing but its values."""
+
+    name: str
+    title: str
+    place: str
+    """Which figure of the paper it is, or that it goes beyond it."""
+    caption: str
+    presets: Mapping[str, Any]
+    cells: Callable[[Any], list[Cell]]
+    plot: Callable[[Sequence[Values]], Canvas]
+    fits: Callable[[Sequence[Values]], list[Fit]]
+    says: Callable[[Sequence[Values]], list[str]] = lambda rows: []
+    """Numbers of the figure in words, where they are no power laws."""
+
+    def grid(self, preset: str, changes: Mapping[str, Any] | None = None) -> Any:
+        """The grid of a preset, with the values of a config file put in; a key it does not have is refused."""
+        if preset not in self.presets:
+            raise unknown("preset", preset, self.presets)
+        grid = self.presets[preset]
+        hints = typing.get_type_hints(type(grid))
+        for name, value in (changes or {}).items():
+            if name not in hints:
+                raise FactholdError(str(unknown(f"key in the config of {self.name}", name, hints)))
+            grid = dataclasses.replace(grid, **{name: _typed(f"{self.name}.{name}", value, hints[name])})
+        return grid
+
+    def save(self, rows: Sequence[Values], folder: Path, preset: str) -> list[Path]:
+        """Draw the rows as PNG and SVG."""
+        canvas = self.plot(rows)
+        files = [folder / f"{self.name}-{preset}.{ending}" for ending in ("png", "svg")]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for file in files:
+                canvas.savefig(
+                    file, dpi=160, bbox_inches="tight", metadata={"Date": None} if "svg" in file.name else {}
+                )
+        except OSError as error:
+            raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}; give another --out") from error
+        return files
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:
+    """The value as the grid's field wants it (lists become tuples), or an error that names the field."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise FactholdError(f"{name} in the config must be a list, not {value!r}")
+        inner = [args[0]] * len(value) if args[-1] is Ellipsis else args
+        if len(inner) != len(value):
+            raise FactholdError(f"{name} in the config: {value!r} must hold {len(inner)} values")
+        return tuple(_typed(name, v, h) for v, h in zip(value, inner, strict=True))
+    if origin is types.UnionType:
+        hint = args
+    elif hint is float:
+        hint = (int, float)
+    if not isinstance(value, hint) or isinstance(value, bool):
+        wanted = getattr(hint, "__name__", "number")
+        raise FactholdError(f"{name} in the config must be {wanted}, not {value!r}")
+    return value

@@ -1,0 +1,177 @@
+"""Where cells run: what every place has in common, and the place that is there always, this process.
+
+A place computes and the driver stores. Whatever the place, a cell gives the same result: each product uses
+one thread, and no cell knows how many lanes there are.
+"""
+
+import pickle
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from types import TracebackType
+
+import facthold
+from facthold._util.errors import FactholdError
+from facthold.lab.cells import Cell, Result
+from facthold.lab.provenance import Provenance, provenance
+from facthold.lab.store import from_json, to_json
+from facthold.train.lanes import fix_lanes, shared_lanes
+
+RETRIES = 3
+"""How often a cell is tried again whose worker process or node died."""
+NAMED = 3
+"""How many of the cells that are given up are named."""
+WAIT = 0.5
+"""Seconds that a place waits at most before it lets the driver speak: Ctrl-C is heard, progress moves."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A cell that is done, and where and when it was."""
+
+    cell: Cell
+    result: Result
+    origin: Provenance
+
+
+@dataclass(frozen=True)
+class Running:
+    """A cell in flight."""
+
+    cell: Cell
+    since: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a place has to tell: the cells that finished since the last moment, and those in flight."""
+
+    finished: Sequence[Finished]
+    running: Sequence[Running]
+
+
+class Place(ABC):
+    """Where cells run. It is entered before it computes; once it is left, nothing of it goes on running."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """A few words for `facthold sweep status`; no host and no path."""
+
+    @property
+    @abstractmethod
+    def lanes(self) -> int:
+        """How many cores compute."""
+
+    @abstractmethod
+    def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
+        """Compute ``cells``, started in their order; a moment at least every `WAIT` seconds.
+
+        The first exception of a cell ends it, after what is finished was told. Closing it ends it too.
+        """
+
+    def estimate(self, cells: Sequence[Cell]) -> float:
+        """Seconds that ``cells`` will take here, if their costs are right."""
+        return sum(cell.cost for cell in cells) / self.lanes
+
+    def __enter__(self) -> "Place":
+        return self
+
+    def __exit__(  # noqa: B027 (most places have nothing to give back)
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+class InProcess(Place):
+    """In this process. One cell more than there are lanes runs at a time: while one waits for its last
+    member, the lane that is free works for another."""
+
+    @property
+    def label(self) -> str:
+        return "this process"
+
+    @property
+    def lanes(self) -> int:
+        return len(shared_lanes())
+
+    def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
+        lanes = shared_lanes()
+        running: dict[str, Running] = {}
+
+        def work(cell: Cell) -> Finished:
+            running[cell.key] = Running(cell, time.time())
+            try:
+                return finish(cell)
+            finally:
+                del running[cell.key]
+
+        pool = ThreadPoolExecutor(len(lanes) + 1, thread_name_prefix="cell")
+        try:
+            waiting = {pool.submit(work, cell) for cell in cells}
+            while waiting:
+                done, waiting = wait(waiting, timeout=WAIT, return_when=FIRST_COMPLETED)
+                yield Moment([one.result() for one in done if not one.exception()], list(running.values()))
+                for one in done:
+                    one.result()
+        except BaseException:
+            lanes.stop()
+            raise
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class OneLaneEach(Place):
+    """A place where a cell runs in a process of its own, which has one lane."""
+
+    def estimate(self, cells: Sequence[Cell]) -> float:
+        """As everywhere; but no sweep is shorter than its longest cell."""
+        return max([super().estimate(cells), *(cell.cost for cell in cells)])
+
+
+def finish(cell: Cell) -> Finished:
+    """Run a cell here."""
+    start = time.perf_counter()
+    result = cell.run()
+    return Finished(cell, result, provenance(time.perf_counter() - start, cell.spec))
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A cell on its way to another process. It is opened there after the lanes are set up."""
+
+    pickled: bytes
+    key: str
+    version: str
+
+    @classmethod
+    def of(cls, cell: Cell) -> "Parcel":
+        return cls(pickle.dumps(cell), cell.key, facthold.__version__)
+
+    def run(self) -> tuple[Result, Provenance]:
+        """Run it with one lane; JSON values come back, which every driver can read."""
+        fix_lanes(1)
+        try:
+            cell = pickle.loads(self.pickled)
+        except (ImportError, AttributeError) as error:
+            raise FactholdError(f"a worker cannot load a cell ({error}); install the same code there") from error
+        if facthold.__version__ != self.version or cell.key != self.key:
+            raise FactholdError(
+                f"a worker has another version of facthold ({facthold.__version__}) than the driver ({self.version}), "
+                "or other protocols; install the same there"
+            )
+        done = finish(cell)
+        return from_json(to_json(done.result, "result")), done.origin
+
+
+def given_up(lost: Sequence[Cell], why: str) -> FactholdError:
+    """The error at the end of a run that finished all cells but these."""
+    names = "; ".join(cell.label for cell in lost[:NAMED])
+    more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+    return FactholdError(
+        f"given up after {RETRIES + 1} tries, because {why}: {names}{more}. "
+        "All other cells are stored; if memory is short, take fewer workers or smaller sizes"
+    )

@@ -1,0 +1,146 @@
+"""What a driver is doing, in the same file as its results: another terminal can look.
+
+The table came after the first stores, and readers that do not know it leave it alone. It is only ever news: a
+failure to write it is no failure of the sweep.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from facthold.lab.cells import Cell, Result
+from facthold.lab.places import Running
+from facthold.lab.store import Store
+from facthold.lab.tally import Best, Tally
+
+BEAT = 3.0
+"""Seconds between two notes of a driver that lives."""
+NEWS = 1.0
+"""Seconds between two notes where a cell has started or ended meanwhile."""
+STALE = 30.0
+"""Seconds without one after which it is taken for dead."""
+PATIENCE = 1.0
+"""Seconds that a note waits for another process that is writing; then it is left out."""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS sweeps (
+  id INTEGER PRIMARY KEY, title TEXT NOT NULL, place TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
+  started REAL NOT NULL, beat REAL NOT NULL, done INTEGER NOT NULL, total INTEGER NOT NULL, stored INTEGER NOT NULL,
+  seconds_left REAL NOT NULL, running TEXT NOT NULL, found TEXT NOT NULL
+)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """One run of a driver, as it was last noted. Times are seconds since the epoch."""
+
+    id: int
+    title: str
+    place: str
+    state: str
+    """'running', 'finished', 'interrupted' or 'failed', as the driver said itself."""
+    reason: str | None
+    """Why it failed."""
+    started: float
+    beat: float
+    """When it was last heard of."""
+    done: int
+    total: int
+    stored: int
+    """Cells that had been stored before, and are not in ``total``."""
+    seconds_left: float
+    """As of the last beat."""
+    running: Sequence[tuple[str, float]]
+    """Label and start of the cells in flight."""
+    found: dict[str, Best]
+
+    def state_now(self, now: float) -> str:
+        """The state; 'stopped' where the driver ended without a word."""
+        return "stopped" if self.state == "running" and now - self.beat > STALE else self.state
+
+    def as_json(self, now: float) -> dict[str, Any]:
+        return asdict(self) | {
+            "state": self.state_now(now),
+            "running": [{"cell": label, "since": since} for label, since in self.running],
+            "found": {shape: best._asdict() for shape, best in self.found.items()},
+        }
+
+
+_COLUMNS = tuple(name for name in Sweep.__dataclass_fields__ if name != "id")
+_INSERT = f"INSERT INTO sweeps ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
+_UPDATE = f"UPDATE sweeps SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)} WHERE id = :id"
+
+
+def sweeps(store: Store) -> list[Sweep]:
+    """All that were noted, the latest first."""
+    if not store.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'sweeps'"):
+        return []
+    rows = store.query(f"SELECT id, {', '.join(_COLUMNS)} FROM sweeps ORDER BY id DESC")
+    return [_sweep(dict(zip(("id", *_COLUMNS), row, strict=True))) for row in rows]
+
+
+def _sweep(row: dict[str, Any]) -> Sweep:
+    row["running"] = [(label, since) for label, since in json.loads(row["running"])]
+    row["found"] = {shape: Best(*best) for shape, best in json.loads(row["found"]).items()}
+    return Sweep(**row)
+
+
+class Recorder:
+    """Notes how a sweep goes: at its start and end, and every few seconds between. Never fails."""
+
+    def __init__(self, path: Path, title: str, place: str, tally: Tally, stored: int) -> None:
+        self.path, self.title, self.place, self.tally, self.stored = path, title, place, tally, stored
+        self.started = time.time()
+        self._running: Sequence[Running] = ()
+        self._id: int | None = None
+        self._last, self._news = 0.0, False
+
+    def __enter__(self) -> "Recorder":
+        self._write("running")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running = ()
+        if isinstance(error, Exception):
+            self._write("failed", " ".join(str(error).split()) or type(error).__name__)
+        else:
+            self._write("finished" if error is None else "interrupted")
+
+    def finished(self, cell: Cell, result: Result) -> None:
+        self.tally.finished(cell, result)
+
+    def beat(self, running: Sequence[Running]) -> None:
+        self._news |= running != self._running
+        self._running = running
+        if time.monotonic() - self._last >= (NEWS if self._news else BEAT):
+            self._write("running")
+
+    def _write(self, state: str, reason: str | None = None) -> None:
+        self._last, self._news = time.monotonic(), False
+        note = {
+            "id": self._id, "title": self.title, "place": self.place, "state": state, "reason": reason,
+            "started": self.started, "beat": time.time(), "stored": self.stored,
+            "done": self.tally.done, "total": self.tally.n, "seconds_left": self.tally.left,
+            "running": json.dumps([(one.cell.label, one.since) for one in self._running]),
+            "found": json.dumps(self.tally.found),
+        }  # fmt: skip
+        try:
+            # A connection of its own, made anew each time: none of its troubles can reach the results.
+            db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
+            try:
+                db.execute(SCHEMA)
+                if self._id is None:
+                    self._id = db.execute(_INSERT, note).lastrowid
+                else:
+                    db.execute(_UPDATE, note)
+            finally:
+                db.close()
+        except sqlite3.Error:
+            pass

@@ -1,0 +1,253 @@
+"""The results of cells, in one SQLite file.
+
+Every finished cell is committed, and on the disk, before ``put`` returns: whatever kills the process,
+the next one finds all that was finished and goes on. Several processes may write to one file.
+The journal is SQLite's plain rollback journal and not its write-ahead log, so that the store is one
+file that can be copied and that also works on network disks.
+"""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from facthold._util.errors import FactholdError
+from facthold.lab.cells import Cell, Result
+from facthold.lab.provenance import Provenance, provenance
+
+APPLICATION_ID = 0x66616374
+"""'fact', in the header of the file: tells our databases from others."""
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 60.0
+"""How long to wait for another process that is writing; a put takes milliseconds."""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS results (
+  key TEXT PRIMARY KEY, kind TEXT NOT NULL, version INTEGER NOT NULL,
+  spec TEXT NOT NULL, result TEXT NOT NULL,
+  facthold TEXT NOT NULL, "commit" TEXT, date TEXT NOT NULL, platform TEXT NOT NULL, cpu TEXT NOT NULL,
+  cores INTEGER NOT NULL, python TEXT NOT NULL, jax TEXT NOT NULL, seeds TEXT NOT NULL, seconds REAL NOT NULL
+)"""
+_ORIGIN = [field.name for field in dataclasses.fields(Provenance)]
+_COLUMNS = ["key", "kind", "version", "spec", "result", *_ORIGIN]
+_SELECT = "SELECT {} FROM results WHERE {} AND {}".format(
+    ", ".join(f'"{name}"' for name in _COLUMNS),
+    "(:kind IS NULL OR kind = :kind)",
+    "(:keys IS NULL OR key IN (SELECT value FROM json_each(:keys)))",  # variables are limited in number
+)
+_INSERT = "INSERT OR REPLACE INTO results ({}) VALUES ({})".format(
+    ", ".join(f'"{name}"' for name in _COLUMNS), ", ".join(f":{name}" for name in _COLUMNS)
+)
+_ELSEWHERE = "or give another file with --store"
+_OTHER_FILE = "give another file with --store, or move it away"
+_ADVICE = {
+    sqlite3.SQLITE_NOTADB: f"it is not a database; {_OTHER_FILE}",
+    sqlite3.SQLITE_CORRUPT: f"it is damaged; {_OTHER_FILE}",
+    sqlite3.SQLITE_FULL: "the disk is full; free some space and run again, finished results are kept",
+    sqlite3.SQLITE_READONLY: f"it cannot be written; make it and its folder writable, {_ELSEWHERE}",
+    sqlite3.SQLITE_CANTOPEN: f"it or its folder cannot be opened; check the permissions, {_ELSEWHERE}",
+    sqlite3.SQLITE_BUSY: f"another process keeps it locked; wait for it, {_ELSEWHERE}",
+    sqlite3.SQLITE_IOERR: f"the disk does not answer as it should, or takes no more; check it, {_ELSEWHERE}",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One stored result."""
+
+    key: str
+    kind: str
+    version: int
+    spec: dict[str, Any]
+    result: Result
+    provenance: Provenance
+
+
+def default_store_path() -> Path:
+    """$FACTHOLD_STORE, else facthold-results.sqlite in the current folder."""
+    return Path(os.environ.get("FACTHOLD_STORE") or "facthold-results.sqlite")
+
+
+class Store:
+    """Results by the key of their cell. For the thread that opened it alone, and not across a fork.
+
+    ``create=False`` only reads: it makes no file, and refuses a path where there is none.
+    """
+
+    def __init__(self, path: str | Path, *, create: bool = True, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.path = Path(path)
+        self._check_path(create)
+        with self._one_line():
+            # 'rw' and not 'ro': after a crash, the first reader too has to roll back what was half written
+            uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
+            self._db = sqlite3.connect(uri, uri=True, timeout=busy_seconds, isolation_level=None)
+        try:
+            with self._one_line():
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._db.execute(f"PRAGMA query_only = {not create}")
+                # one transaction: of two processes that create the file, one waits here for the whole of it
+                self._db.execute("BEGIN IMMEDIATE" if create else "BEGIN")
+                self._check_owner(create)
+                if create:
+                    self._initialise()
+                self._db.execute("COMMIT")
+        except BaseException:
+            self._db.close()
+            raise
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __contains__(self, cell: Cell) -> bool:
+        with self._one_line():
+            return self._db.execute("SELECT 1 FROM results WHERE key = ?", (cell.key,)).fetchone() is not None
+
+    def get(self, cell: Cell) -> Result | None:
+        """The stored result, or None."""
+        with self._one_line():
+            found = self._db.execute("SELECT result FROM results WHERE key = ?", (cell.key,)).fetchone()
+            return None if found is None else from_json(found[0])
+
+    def put(self, cell: Cell, result: Result, seconds: float, *, origin: Provenance | None = None) -> Result:
+        """Store a result for good, and return it as ``get`` will give it (lists for tuples and arrays).
+
+        A key that is there already is replaced as a whole, result and provenance: the same spec has the
+        same result, so it does not matter which of two processes comes last. Where the cell ran on
+        another machine, ``origin`` is the provenance from there.
+        """
+        origin = origin or provenance(seconds, cell.spec)
+        text = to_json(result, "result")
+        row = {"key": cell.key, "kind": cell.kind, "version": cell.version, "result": text}
+        row |= dataclasses.asdict(origin) | {
+            "spec": to_json(cell.spec, "spec"),
+            "seeds": json.dumps(origin.seeds),
+        }
+        with self._one_line():
+            self._db.execute(_INSERT, row)  # outside a transaction: committed by itself
+        return from_json(text)
+
+    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The cells without a result, each once, in the order given."""
+        by_key = {cell.key: cell for cell in cells}
+        return [cell for cell in by_key.values() if cell not in self]
+
+    def rows(self, kind: str | None = None, *, keys: Sequence[str] | None = None) -> list[Row]:
+        """All results, those of one kind, or those under ``keys`` that are there.
+
+        In the order of kind and spec, whichever was finished first.
+        """
+        wanted = {"kind": kind, "keys": None if keys is None else json.dumps(list(keys))}
+        with self._one_line():
+            rows = [_row(*values) for values in self._db.execute(_SELECT, wanted)]
+        return sorted(rows, key=_order)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of any table of the file."""
+        with self._one_line():
+            return self._db.execute(sql).fetchall()
+
+    def _refuse(self, reason: str) -> FactholdError:
+        return FactholdError(f"cannot use the store {self.path}: {reason}")
+
+    def _check_path(self, create: bool) -> None:
+        try:
+            if self.path.is_dir():
+                raise self._refuse("it is a folder; give a file with --store")
+            if create:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            elif not self.path.exists():
+                raise self._refuse(f"there is no such file yet; compute something first, {_ELSEWHERE}")
+        except OSError as error:
+            raise self._refuse(f"its folder: {error.strerror or error}; give another file with --store") from error
+
+    def _check_owner(self, create: bool) -> None:
+        """Refuse databases of others and of other versions, without changing them."""
+        (application,) = self._db.execute("PRAGMA application_id").fetchone()
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        empty = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if empty and application == 0 and version == 0:
+            if not create:
+                raise self._refuse("it is empty; compute something first")
+        elif application != APPLICATION_ID:
+            raise self._refuse(f"it is not a database of facthold; {_OTHER_FILE}")
+        elif version != SCHEMA_VERSION:
+            age = "a newer" if version > SCHEMA_VERSION else "an older"
+            formats = f"(format {version}, this one reads {SCHEMA_VERSION})"
+            raise self._refuse(f"{age} facthold wrote it {formats}; {_OTHER_FILE}")
+
+    def _initialise(self) -> None:
+        """Make the table. It always writes, so that an unwritable store is found before any work."""
+        self._db.execute(SCHEMA)
+        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    @contextlib.contextmanager
+    def _one_line(self) -> Iterator[None]:
+        """Turn what SQLite reports into one line that says what to do; a caller's mistake stays as it is."""
+        try:
+            yield
+        except sqlite3.ProgrammingError:
+            raise
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the family of the error
+            raise self._refuse(_ADVICE.get(code, f"{error}; {_OTHER_FILE}")) from error
+        except json.JSONDecodeError as error:
+            raise self._refuse(f"a row is not JSON; {_OTHER_FILE}") from error
+
+
+def to_json(value: Any, name: str) -> str:
+    """Valid JSON, in which nan, inf and -inf stand as {"$float": "nan"} and so on.
+
+    A diverged run is an expected result, so it must not be lost; but a bare NaN is no JSON, and null
+    would not come back as a number.
+    """
+    return json.dumps(_plain(value, name), allow_nan=False, separators=(",", ":"))
+
+
+def from_json(text: str) -> Any:
+    """The inverse of ``to_json``."""
+    return json.loads(text, object_hook=lambda found: float(found["$float"]) if "$float" in found else found)
+
+
+def _plain(value: Any, name: str) -> Any:
+    """JSON values only: tuples, NumPy and JAX arrays become lists; anything else is refused, by its name."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"$float": str(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{name}[{i}]") for i, item in enumerate(value)]
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str) or key == "$float":
+                raise ValueError(f"{name} has the key {key!r}; keys must be strings, and '$float' is reserved")
+        return {key: _plain(item, f"{name}.{key}") for key, item in value.items()}
+    raise ValueError(f"{name}={value!r} is a {type(value).__name__}; give numbers, strings, None, lists or dicts")
+
+
+def _row(key: str, kind: str, version: int, spec: str, result: str, *origin: Any) -> Row:
+    fields = dict(zip(_ORIGIN, origin, strict=True))
+    fields["seeds"] = tuple(json.loads(fields["seeds"]))
+    return Row(key, kind, version, from_json(spec), from_json(result), Provenance(**fields))
+
+
+def _order(row: Row) -> tuple[Any, ...]:
+    """By kind, then version, then the spec's values, numbers as numbers: d=16 stands before d=128."""
+    values = [(0, v, "") if isinstance(v, int | float) else (1, 0, json.dumps(v)) for v in row.spec.values()]
+    return (row.kind, row.version, values)

@@ -1,0 +1,174 @@
+"""Local worker processes, one lane each. One that dies loses the cell that it was computing, and no other."""
+
+import contextlib
+import os
+import pickle
+import signal
+import threading
+import time
+import traceback
+from collections import Counter, deque
+from collections.abc import Generator, Sequence
+from multiprocessing import connection, get_context, parent_process, resource_tracker
+
+from facthold._util.errors import FactholdError, check_positive
+from facthold.lab.cells import Cell
+from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
+
+READY = "ready"
+"""What a worker says when it has started."""
+
+
+class Workers(OneLaneEach):
+    """``n`` spawned processes, each with one lane. They end with the driver, whatever ends it."""
+
+    def __init__(self, n: int) -> None:
+        check_positive(n=n)
+        self.n = n
+
+    @property
+    def label(self) -> str:
+        return f"{self.n} worker process" + ("es" if self.n > 1 else "")
+
+    @property
+    def lanes(self) -> int:
+        return self.n
+
+    def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
+        crew = _Crew(min(self.n, len(cells)), cells)
+        try:
+            while crew.busy:
+                yield crew.listen()
+                if crew.error is not None:
+                    raise crew.error
+            if crew.lost:
+                raise given_up(crew.lost, f"its worker process ended ({crew.why})")
+        finally:
+            crew.end()
+
+
+class _Crew:
+    """The workers, and the cells that wait for one."""
+
+    def __init__(self, n: int, cells: Sequence[Cell]) -> None:
+        self.todo, self.lost, self.tries = deque(cells), list[Cell](), Counter[str]()
+        self.why = ""
+        """How the last worker ended that was not asked to."""
+        self.error: Exception | None = None
+        """What a cell raised."""
+        self.failed_starts = 0
+        self.workers = [_Worker() for _ in range(n)]
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.todo) or any(worker.running for worker in self.workers)
+
+    def listen(self) -> Moment:
+        """Wait for a word of any worker, then give work to those that are free."""
+        heard = connection.wait([worker.pipe for worker in self.workers], timeout=WAIT)
+        finished = []
+        for i, worker in enumerate(self.workers):
+            if worker.pipe in heard:
+                try:
+                    finished += self._hear(worker)
+                except (EOFError, OSError):
+                    self._bury(worker)
+                    self.workers[i] = _Worker()
+        for worker in self.workers:
+            if worker.free and self.todo:
+                worker.give(self.todo.popleft())
+        return Moment(finished, [worker.running for worker in self.workers if worker.running])
+
+    def _hear(self, worker: "_Worker") -> list[Finished]:
+        message, running = worker.pipe.recv(), worker.running
+        worker.free, worker.running = True, None
+        if isinstance(message, Exception):
+            self.error = message
+        elif running is not None:
+            return [Finished(running.cell, *message)]
+        else:
+            assert message == READY
+            self.failed_starts = 0
+        return []
+
+    def _bury(self, worker: "_Worker") -> None:
+        """A worker has died. Its cell goes to the end of the line: memory that was short may be free by then."""
+        worker.process.join(timeout=1.0)
+        self.why = worker.end()
+        if worker.running is not None:
+            cell = worker.running.cell
+            self.tries[cell.key] += 1
+            (self.todo if self.tries[cell.key] <= RETRIES else self.lost).append(cell)
+            return
+        self.failed_starts += 1
+        if self.failed_starts > RETRIES:
+            raise FactholdError(
+                f"worker processes end while they start ({self.why}); free some memory, or take fewer workers; "
+                "a script must start them below if __name__ == '__main__'"
+            )
+
+    def end(self) -> None:
+        for worker in self.workers:
+            worker.end()
+
+
+class _Worker:
+    """One process, the pipe to it, and what it is doing."""
+
+    def __init__(self) -> None:
+        context = get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs,), name="facthold-worker", daemon=True)
+        self.running: Running | None = None
+        self.free = False
+        # A signal that is blocked here is blocked there: Ctrl-C is for the driver, which ends its workers.
+        resource_tracker.ensure_running()  # the first start would start it too, and unblock the signal meanwhile
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()  # so that the pipe ends when the worker does
+
+    def give(self, cell: Cell) -> None:
+        self.free, self.running = False, Running(cell, time.time())
+        with contextlib.suppress(OSError):  # it died while it was idle: the next look at its pipe says so
+            self.pipe.send(Parcel.of(cell))
+
+    def end(self) -> str:
+        """End the process at once, nothing of it is worth waiting for; says how it ended."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+        code = self.process.exitcode or 0
+        return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def _serve(pipe: connection.Connection) -> None:
+    """What a worker does: run the cells that come through the pipe, one by one."""
+    threading.Thread(target=_end_with_driver, daemon=True).start()
+    with contextlib.suppress(EOFError, OSError):  # the driver is gone
+        pipe.send(READY)
+        while True:
+            pipe.send(_outcome(pipe.recv()))
+
+
+def _end_with_driver() -> None:
+    """Even in the middle of a cell, and even if the driver was killed."""
+    driver = parent_process()
+    assert driver is not None
+    driver.join()
+    os._exit(1)
+
+
+def _outcome(parcel: Parcel) -> object:
+    """Result and provenance, or what the cell raised, in a form that the driver can read."""
+    try:
+        return parcel.run()
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            return RuntimeError(f"{type(error).__name__}: {error}")
+        return error

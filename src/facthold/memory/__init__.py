@@ -1,0 +1,1 @@
+"""Section 3: inputs, outputs, embeddings, and the map between them."""

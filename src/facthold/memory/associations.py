@@ -1,0 +1,126 @@
+"""Association maps f*: [N] -> [M], and the problem of storing one (section 3, setup)."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from facthold._util.errors import check_positive, unknown
+from facthold.memory.embeddings import embed, host_generator
+
+Map = Int[Array, " N"]
+
+
+def identity(N: int, M: int, *, key: PRNGKeyArray) -> Map:
+    """f*(x) = x: figure 1."""
+    _injective("identity", N, M)
+    return jnp.asarray(np.arange(N, dtype=np.int32))
+
+
+def injective(N: int, M: int, *, key: PRNGKeyArray) -> Map:
+    """N distinct outputs, in random order."""
+    _injective("injective", N, M)
+    return jnp.asarray(host_generator(key).permutation(M)[:N].astype(np.int32))
+
+
+def mod(N: int, M: int, *, key: PRNGKeyArray) -> Map:
+    """f*(x) = x mod M: figure 6 as the text has it, and the slides' x mod 2."""
+    return jnp.asarray(np.arange(N, dtype=np.int32) % M)
+
+
+def floor(N: int, M: int, *, key: PRNGKeyArray) -> Map:
+    """f*(x) = floor(x M / N): figure 6 as the authors' code has it."""
+    return jnp.asarray((np.arange(N) * M // N).astype(np.int32))
+
+
+def uniform(N: int, M: int, *, key: PRNGKeyArray) -> Map:
+    """Each output uniform on [M], independently: the setting of theorem 7."""
+    return jnp.asarray(host_generator(key).integers(0, M, N).astype(np.int32))
+
+
+def _injective(kind: str, N: int, M: int) -> None:
+    if M < N:
+        raise ValueError(f"the map {kind!r} needs M >= N, but M={M} and N={N}; take 'mod', 'floor' or 'uniform'")
+
+
+MAPS: dict[str, Callable[..., Map]] = {
+    "identity": identity, "injective": injective, "mod": mod, "floor": floor, "uniform": uniform,
+}  # fmt: skip
+
+
+def associate(kind: str, N: int, M: int, *, key: PRNGKeyArray) -> Map:
+    """The map called ``kind``: 'identity', 'injective', 'mod', 'floor' or 'uniform'."""
+    check_positive(N=N, M=M)
+    if kind not in MAPS:
+        raise unknown("map", kind, MAPS)
+    return MAPS[kind](N, M, key=key)
+
+
+class Problem(eqx.Module):
+    """What is to be stored: for each x, u_{f(x)} should win over all other u_y at e_x.
+
+    Every construction takes a ``Problem`` and returns a memory; every measure takes both.
+    """
+
+    E: Float[Array, "N d"]
+    """Input embeddings e_x."""
+    U: Float[Array, "M d"]
+    """Output embeddings u_y."""
+    f: Int[Array, " N"]
+    """The association map f*."""
+
+    @property
+    def N(self) -> int:
+        return self.E.shape[0]
+
+    @property
+    def M(self) -> int:
+        return self.U.shape[0]
+
+    @property
+    def d(self) -> int:
+        return self.E.shape[1]
+
+    def host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """E, U and the rows u_{f*(x)} as NumPy arrays, for closed forms that are not worth a compilation."""
+        E, U = np.asarray(self.E), np.asarray(self.U)
+        return E, U, U[np.asarray(self.f)]
+
+    @property
+    def targets(self) -> Float[Array, "N d"]:
+        """Rows u_{f*(x)}."""
+        return self.U[self.f]
+
+
+def random_problem(
+    N: int,
+    d: int,
+    M: int | None = None,
+    *,
+    key: PRNGKeyArray,
+    embeddings: str = "sphere",
+    map: str = "identity",
+) -> Problem:
+    """N random associations in d dimensions with M outputs (as many as inputs where M is left out)."""
+    M = N if M is None else M
+    check_positive(N=N, d=d, M=M)
+    k_E, k_U, k_f = jax.random.split(key, 3)
+    f = associate(map, N, M, key=k_f)
+    return Problem(embed(embeddings, N, d, key=k_E), embed(embeddings, M, d, key=k_U), f)
+
+
+def sum_problem(
+    first: Float[Array, "A d"],
+    second: Float[Array, "B d"],
+    pairs: Int[Array, "N 2"],
+    U: Float[Array, "M d"],
+    f: Int[Array, " N"],
+) -> Problem:
+    """Two inputs at once, e_z1 + e'_z2 (the slides' multi-input memory): the same problem on a sum.
+
+    The sum is divided by sqrt(2), so that its expected squared norm is that of one embedding.
+    """
+    return Problem((first[pairs[:, 0]] + second[pairs[:, 1]]) / jnp.sqrt(2.0), U, f)

@@ -1,0 +1,173 @@
+"""The forward pass of a transformer in NumPy and float64: the same function as `Transformer`, and nothing compiled.
+
+One question is answered before JAX would have compiled it, and edits need features to full precision. Prompts come in
+blocks, so that a large table needs no more memory than a small one.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int, UInt64
+
+from facthold._util.errors import FactholdError
+from facthold.facts.problem import FactualRecall
+from facthold.memory.activations import RELU, Activation
+from facthold.models.transformer import Transformer
+
+BLOCK = 1 << 20
+"""Numbers in the largest array of a block: few enough that they stay in a cache, many enough to share its cost."""
+
+Tokens = Int[np.ndarray, "n T"]
+Indices = Int[np.ndarray, " n"]
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """What a transformer computes at the last token of n prompts."""
+
+    heads: Float[np.ndarray, "n H d_h"]
+    x: Float[np.ndarray, "n d"]
+    """F_MHSA, what the MLP reads (equation 5)."""
+    hidden: Float[np.ndarray, "n m"]
+    """sigma(W x + b); no columns without an MLP."""
+    F: Float[np.ndarray, "n d"]
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """A transformer and the embeddings of its problem, ready to be asked. All weights are float64."""
+
+    keys: Float[np.ndarray, "H d"]
+    """W_K^T W_Q phi(EOS): a token's score in each head is its product with phi(z)."""
+    W_V: Float[np.ndarray, "H d_h d"]
+    W_O: Float[np.ndarray, "H d_h d"]
+    W: Float[np.ndarray, "m d"]
+    b: Float[np.ndarray, " m"]
+    V: Float[np.ndarray, "m d"]
+    sigma: Activation
+    phi: Float[np.ndarray, "tokens d"]
+    """Embeddings of the tokens that can stand in a prompt, as they are stored."""
+    U: Float[np.ndarray, "M d"]
+
+    @classmethod
+    def of(cls, model: Transformer, problem: FactualRecall) -> "Forward":
+        check_finite(model, problem)
+        W_K, W_Q, W_V, W_O = (np.asarray(W, np.float64) for W in (model.W_K, model.W_Q, model.W_V, model.W_O))
+        query = problem.phi[problem.EOS].astype(np.float64)
+        keys = np.einsum("hid,hi->hd", W_K, W_Q @ query) * (model.d_h**-0.5 if model.scaled else 1.0)
+        mlp, none = model.mlp, np.zeros((0, model.d))
+        W, V = (none, none) if mlp is None else (np.asarray(mlp.W, np.float64), np.asarray(mlp.V, np.float64))
+        b = np.zeros(len(W)) if mlp is None or mlp.b is None else np.asarray(mlp.b, np.float64)
+        sigma = RELU if mlp is None else mlp.sigma
+        return cls(keys, W_V, W_O, W, b, V, sigma, problem.prompt_phi, problem.U)
+
+    def states(self, tokens: Tokens) -> States:
+        """All that is computed for these prompts, at once."""
+        heads = self.heads(tokens)
+        x = heads.reshape(len(tokens), -1) @ self.W_O.reshape(-1, self.W_O.shape[2])
+        hidden = self.hidden(x)
+        return States(heads, x, hidden, x + hidden @ self.V)
+
+    def hidden(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
+        return self.sigma(x @ self.W.T + self.b)
+
+    def blocks(self, tokens: Tokens) -> Iterator[tuple[slice, States]]:
+        """The states of any number of prompts, a bounded number at a time, each with its place."""
+        H, d_h, d = self.W_O.shape
+        widest = max(H * max(d_h, tokens.shape[1]), d, len(self.W), 4 * d_h)
+        size = max(1, BLOCK // widest)
+        for i in range(0, len(tokens), size):
+            yield slice(i, min(i + size, len(tokens))), self.states(tokens[i : i + size])
+
+    def heads(self, tokens: Tokens) -> Float[np.ndarray, "n H d_h"]:
+        """The heads' outputs. A score and a value depend on the token alone, so that each token is looked at once."""
+        there, at = np.unique(tokens, return_inverse=True)
+        at = at.reshape(tokens.shape)
+        phi = self.phi[there].astype(np.float64)
+        H, d_h, d = self.W_V.shape
+        attention = _softmax((phi @ self.keys.T)[at])
+        values = (phi @ self.W_V.reshape(-1, d).T).reshape(-1, H, d_h)
+        heads = np.zeros((len(tokens), H, d_h))
+        for t in range(tokens.shape[1]):  # a position at a time: n x T x H x d_h numbers are never held at once
+            heads += attention[:, t, :, None] * values[at[:, t]]
+        return heads
+
+    def attention(self, tokens: Tokens) -> Float[np.ndarray, "n T H"]:
+        """How much each head attends to each position."""
+        return _softmax(self.phi[tokens].astype(np.float64) @ self.keys.T)
+
+
+def _softmax(scores: Float[np.ndarray, "n T H"]) -> Float[np.ndarray, "n T H"]:
+    """Over positions. It writes into ``scores``."""
+    scores -= scores.max(axis=1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=1, keepdims=True)
+    return scores
+
+
+def check_finite(model: Transformer, problem: FactualRecall) -> None:
+    """Refuse weights that are not numbers: nothing that is computed from them would mean anything."""
+    weights = {"W_K": model.W_K, "W_Q": model.W_Q, "W_V": model.W_V, "W_O": model.W_O, "embeddings": problem.phi}
+    if model.mlp is not None:
+        weights |= {"mlp.W": model.mlp.W, "mlp.V": model.mlp.V} | (
+            {} if model.mlp.b is None else {"mlp.b": model.mlp.b}
+        )
+    for name, W in weights.items():
+        wrong = ~np.isfinite(np.asarray(W))
+        if wrong.any():
+            raise FactholdError(
+                f"{int(wrong.sum())} of {wrong.size} numbers in {name} are nan or infinite, so the model says nothing; "
+                "build or train it again"
+            )
+
+
+def prompts(
+    problem: FactualRecall, subjects: Indices, relations: Indices, *, noise: int | None = None, seed: int = 0
+) -> Tokens:
+    """A prompt for each (s, r): the two, ``noise`` noise tokens (None: up to T) and EOS, in any order to the model.
+
+    The noise of a question depends on the seed, s and r alone, so that it is the same whatever else is asked.
+    """
+    k = problem.T - 3 if noise is None else noise
+    if k < 0:
+        raise ValueError(f"noise={k} must be 0 or more")
+    s, r = np.asarray(subjects, np.int64), np.asarray(relations, np.int64)
+    table, n = problem.table, len(s)
+    for name, values, size in (("subjects", s, table.S), ("relations", r, table.R)):
+        if n and not 0 <= values.min() <= values.max() < size:
+            raise ValueError(f"{name} must lie between 0 and {size - 1}, not {values.min()} to {values.max()}")
+    tokens = np.empty((n, k + 3), np.int64)
+    tokens[:, 0], tokens[:, 1], tokens[:, -1] = s, table.S + r, problem.EOS
+    stream = _mix(_mix(np.array([seed % 2**64], np.uint64)) + (s * table.R + r).astype(np.uint64))
+    words = _mix(stream[:, None] + np.arange(k, dtype=np.uint64) * GOLDEN)
+    tokens[:, 2:-1] = first_noise(problem) + ((words >> np.uint64(32)) * np.uint64(problem.n_noise) >> np.uint64(32))
+    return tokens
+
+
+def table_prompts(problem: FactualRecall, *, draws: int = 1, seed: int = 0) -> Int[np.ndarray, "draws facts T"]:
+    """Prompts for every fact of the table, each with ``draws`` fresh noises."""
+    table = problem.table
+    return np.stack([prompts(problem, table.subjects, table.relations, seed=seed + i) for i in range(draws)])
+
+
+def word_tokens(problem: FactualRecall, words: list[str]) -> Int[np.ndarray, " k"]:
+    """The noise token that a word stands for: by a hash of it, so that it is the same in every prompt."""
+    hashes = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8]) for word in words]
+    return np.array([first_noise(problem) + h % problem.n_noise for h in hashes], np.int64)
+
+
+def first_noise(problem: FactualRecall) -> int:
+    return problem.table.S + problem.table.R
+
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(x: UInt64[np.ndarray, "*n"]) -> UInt64[np.ndarray, "*n"]:
+    """A random word for each counter (splitmix64): a generator that starts at every question needs no state."""
+    z = x + GOLDEN  # wraps around, as it should
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

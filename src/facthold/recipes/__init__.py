@@ -1,0 +1,1 @@
+"""All that is known of each way to make a memory or a transformer."""

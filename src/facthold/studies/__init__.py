@@ -1,0 +1,1 @@
+"""A folder a study: cells, analysis, drawing and claims, side by side."""

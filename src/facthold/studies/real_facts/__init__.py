@@ -1,0 +1,1 @@
+"""studies/real_facts"""

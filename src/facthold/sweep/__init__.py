@@ -1,1 +1,0 @@
-"""Run cells and keep their results."""

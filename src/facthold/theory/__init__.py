@@ -1,0 +1,1 @@
+"""What is predicted: bounds, limits, noise laws, reduced equations. Imports no model."""

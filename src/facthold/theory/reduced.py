@@ -1,0 +1,178 @@
+"""The reduced equations of a balanced table: one pair of equations for relations and one for subjects.
+
+A table is balanced when every relation has D answers of its own, each for S / D subjects, and p(s, r) is uniform. Then
+gradient flow from equal weights keeps W_OV(., z) in the plane of the constant vector and of
+e_z = (p*(. | z) - p_0) / ||p*(. | z) - p_0||, its mean over a never moves, and the normaliser of p-hat is a product:
+the mass on A_r depends on the relation's weights alone, and how it is spread within A_r on the subject's alone. With
+k = W_KQ(z), w = <W_OV(., z), e_z> and p(z) the frequency of z,
+
+    dk/dt = p(z) g w,    dw/dt = p(z) g k,
+    g = ||p*(. | z) - p_0|| (1 - P) n / (n - 1),    P = 1 / (1 + (n - 1) exp(-x)),
+
+where x = k w / s is by how much z raises its own answers, n = R choices for a relation and D for a subject, and s and
+the norm are below. k^2 - w^2 = C never changes. So k = sqrt(C) cosh(psi), w = sqrt(C) sinh(psi), d psi/dt = p(z) g, and
+the time at which z raises its answers by x is an integral:
+
+    t(x) = (1 / lambda) [ asinh(2 s x / C) / 2 + int_0^x (exp(u) - 1) / n  s / sqrt(C^2 + 4 s^2 u^2) du ],
+
+lambda = p(z) ||p*(. | z) - p_0||. The first term is the escape from the origin, about log(1 / alpha) / lambda; the
+second is the slowing down near the end, (Ei(x) - ln x - gamma) / (2 n lambda) as C vanishes. ``docs/dynamics.md``
+derives it.
+
+Nothing here knows a model: a prediction cannot leak into what it judges.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.integrate import quad
+from scipy.optimize import brentq
+
+from facthold._util.errors import check_positive, unknown
+
+FAR = 700.0
+"""exp of more overflows: no gap beyond is asked for."""
+LEAST = 1e-20
+"""Losses below are not asked for: the curves end at gaps of 60."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How one kind of token learns to tell its ``n`` choices apart, each choice being ``block`` answers."""
+
+    frequency: float
+    """p(z): how often the token stands in a prompt."""
+    n: int
+    block: int
+    log_invariant: float
+    """log C, of k^2 - w^2."""
+
+    @property
+    def norm(self) -> float:
+        """||p*(. | z) - p_0||."""
+        return math.sqrt((1 - 1 / self.n) / self.block)
+
+    @property
+    def scale(self) -> float:
+        """s: k w for each unit by which the token's own answers stand above the others."""
+        return math.sqrt((1 - 1 / self.n) * self.block)
+
+    @property
+    def rate(self) -> float:
+        """lambda: while small, W_KQ grows as cosh(lambda t)."""
+        return self.frequency * self.norm
+
+    def loss(self, gap: float) -> float:
+        """-log P: what these tokens leave to the loss when they raise their answers by ``gap``."""
+        return math.log1p((self.n - 1) * math.exp(-gap))
+
+    def gap(self, loss: float) -> float:
+        """By how much they raise their answers when they leave ``loss``."""
+        return math.log(self.n - 1) - math.log(math.expm1(loss))
+
+    def time(self, gap: float) -> float:
+        """t(x)."""
+        if gap <= 0:
+            return 0.0
+        slowed = quad(self._slower, 0.0, min(gap, FAR), epsabs=1e-12, epsrel=1e-10, limit=200)[0]
+        return (float(self._escaping(np.array([gap]))[0]) + slowed) / self.rate
+
+    def _escaping(self, gap: np.ndarray) -> np.ndarray:
+        """psi = asinh(2 s x / C) / 2: the time it would take at the first rate, in units of 1 / lambda."""
+        log_y = np.log(2 * self.scale * gap) - self.log_invariant
+        near = np.arcsinh(np.exp(np.minimum(log_y, 30.0)))
+        return np.where(log_y < 30.0, near, log_y + math.log(2)) / 2
+
+    def _slower(self, u: Any) -> Any:
+        """The integrand of what slowing down adds to psi."""
+        C = math.exp(self.log_invariant) if self.log_invariant > -FAR else 0.0
+        return np.expm1(u) / self.n * self.scale / np.hypot(C, 2 * self.scale * u)
+
+    def loss_at(self, t: float) -> float:
+        """What these tokens leave to the loss at time t."""
+        return float(np.interp(t, *self._curve))
+
+    @cached_property
+    def _curve(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times and losses, close enough together for straight lines between them."""
+        gaps = np.geomspace(1e-7, 60.0, 8000)
+        nodes, weights = np.polynomial.legendre.leggauss(8)
+        width, middle = np.diff(gaps)[:, None] / 2, (gaps[1:] + gaps[:-1])[:, None] / 2
+        first = quad(self._slower, 0.0, gaps[0])[0]
+        slowed = first + np.cumsum(np.r_[0.0, (self._slower(middle + width * nodes) * weights * width).sum(axis=1)])
+        times = (self._escaping(gaps) + slowed) / self.rate
+        return np.r_[0.0, times], np.log1p((self.n - 1) * np.exp(-np.r_[0.0, gaps]))
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The flow of a balanced table (S, R, D), as numbers. Neither T nor the noise enters: the pull on noise and on EOS
+    is E[1(a = a*) - p-hat(a)] = 0, so that their weights stay where they began."""
+
+    S: int
+    R: int
+    D: int
+    start: str
+    log_alpha: float
+
+    def __post_init__(self) -> None:
+        check_positive(S=self.S, R=self.R, D=self.D)
+        if self.S % self.D:
+            near = self.S // self.D * self.D or self.D
+            raise ValueError(f"D={self.D} does not divide S={self.S}, so no table is balanced; take S={near}")
+        if self.R < 2 or self.D < 2:
+            raise ValueError(
+                f"R={self.R} and D={self.D} must both be at least 2: there is nothing to tell apart otherwise"
+            )
+        if self.start not in ("balanced", "equal"):
+            raise unknown("start", self.start, ("balanced", "equal"))
+        if not math.isfinite(self.log_alpha):
+            raise ValueError(f"log_alpha={self.log_alpha} must be finite")
+
+    @property
+    def log_invariant(self) -> float:
+        """k^2 - w^2 at the start, where w = 0: alpha^2, times |A| + 1 from assumption 2's."""
+        return 2 * self.log_alpha + (math.log(self.R * self.D + 1) if self.start == "balanced" else 0.0)
+
+    @cached_property
+    def relation(self) -> Growth:
+        return Growth(1 / self.R, self.R, self.D, self.log_invariant)
+
+    @cached_property
+    def subject(self) -> Growth:
+        return Growth(1 / self.S, self.D, self.R, self.log_invariant)
+
+    @property
+    def relation_first(self) -> bool:
+        """Whether relations are learnt before subjects: S^2 (R - 1) > R^2 (D - 1), from the two rates."""
+        return self.relation.rate > self.subject.rate
+
+    @property
+    def plateau(self) -> float:
+        """The loss between the two: ln D where relations come first, ln R where subjects do."""
+        return math.log(self.D if self.relation_first else self.R)
+
+    def loss(self, times: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
+        """The loss at these times: that of the relation and that of the subject add up."""
+        return sum(np.interp(times, *growth._curve) for growth in (self.relation, self.subject))
+
+    def relation_loss(self, times: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
+        """The part of it that knowing the relation would leave out."""
+        return np.interp(times, *self.relation._curve)
+
+    def time_of(self, loss: float) -> float:
+        """When the loss falls to this value."""
+        if not loss > LEAST:
+            raise ValueError(f"loss={loss} must be above {LEAST:g}: 0 itself is never reached")
+        if loss >= math.log(self.R * self.D):
+            return 0.0
+
+        def above(t: float) -> float:
+            return self.relation.loss_at(t) + self.subject.loss_at(t) - loss
+
+        end = max(growth.time(growth.gap(loss / 4)) for growth in (self.relation, self.subject))
+        return float(brentq(above, 0.0, end, xtol=1e-9 * end))

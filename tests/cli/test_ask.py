@@ -1,0 +1,225 @@
+"""facthold ask and locate, as a person meets them, and files that are not a model of facts."""
+
+import csv
+import io
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import known
+from facthold.cli.app import COMMANDS, _modules, main
+from facthold.memory.associations import random_problem
+from facthold.models import LinearMemory, save_model
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    save_model("m.safetensors", *known.countries())
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The program in this process, with its exit code, output and errors."""
+
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr("facthold.cli.app._leave", leave)
+
+    def run(*arguments: str, typed: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return run
+
+
+def test_the_answer_stands_first(folder: Path, run: Run) -> None:
+    code, out, err = run("ask", "m.safetensors", "France", "capital", "--top", "3")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "Paris"
+    assert lines[1].startswith("right; probability ")
+    assert len(lines) == 4
+    _, out, _ = run("ask", "m.safetensors", "Sudan", "official language")
+    assert "unknown relation" in run("ask", "m.safetensors", "Sudan", "official lang")[2]
+    assert "not in the table" in run("ask", "m.safetensors", "Sudan", "official_language")[1]
+
+
+def test_a_free_prompt_and_json(folder: Path, run: Run) -> None:
+    code, out, _ = run("ask", "m.safetensors", "--prompt", "Which is the official language of cote d'ivoire?", "--json")
+    said = json.loads(out)
+    assert code == 0
+    assert (said["subject"], said["relation"], said["answer"]) == ("Côte d'Ivoire", "official_language", "French")
+    assert (said["right"], said["in_table"], said["n_noise"]) == (True, True, 4)
+    assert 0 < said["probability"] <= 1
+
+
+def test_a_conversation_goes_on_after_what_it_does_not_know(folder: Path, run: Run) -> None:
+    typed = "Peru, capital\nAtlantis, capital\ncapital of Italy please\nnonsense\nquit\nFrance, capital\n"
+    code, out, err = run("ask", "m.safetensors", "--top", "1", typed=typed)
+    assert code == 0
+    assert [line for line in out.splitlines() if not line.startswith("right")] == ["Lima", "Rome"]
+    assert "unknown subject 'Atlantis'" in err
+    assert "no subject found in 'nonsense'" in err
+    code, out, _ = run("ask", "m.safetensors", "--json", typed="Peru, capital\nnonsense\n")
+    first, second = map(json.loads, out.splitlines())
+    assert first["answer"] == "Lima"
+    assert "error" in second
+
+
+def test_a_line_that_is_too_long_is_said_to_be(folder: Path, run: Run) -> None:
+    typed = "x" * 140_000 + ", capital\n" + '"' + "y " * 70_000 + "\nPeru, capital\n"
+    code, out, err = run("ask", "m.safetensors", "--top", "1", typed=typed)
+    assert (code, out.splitlines()[0]) == (0, "Lima")
+    assert [line.partition(" of ")[2] for line in err.splitlines()] == [
+        f"{n} characters is too long; ask for one fact in at most 10000" for n in (140_009, 140_000)
+    ]
+
+
+def test_questions_with_space_after_the_comma(folder: Path, run: Run) -> None:
+    Path("q.csv").write_text("subject, relation\nPeru, capital\n")
+    code, out, _ = run("ask", "m.safetensors", "--file", "q.csv")
+    assert code == 0
+    assert out.splitlines()[1].startswith("Peru,capital,Lima,")
+    Path("empty.csv").write_text("")
+    assert "no column 'subject'" in run("ask", "m.safetensors", "--file", "empty.csv")[2]
+
+
+def test_a_file_of_questions(folder: Path, run: Run) -> None:
+    questions = [(s, r) for s, r, _ in known.ROWS] + [("Sudan", "official_language"), ("Atlantis", "capital")]
+    with Path("q.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("subject", "note", "relation"), *((s, "x", r) for s, r in questions)])
+    code, out, err = run("ask", "m.safetensors", "--file", "q.csv")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [(row["subject"], row["relation"]) for row in rows] == questions
+    assert {row["right"] for row in rows[:-2]} == {"right"}
+    assert [row["right"] for row in rows[-2:]] == ["not in the table", "unknown subject"]
+    assert all(0 < float(row["probability"]) <= 1 and float(row["margin"]) > 0 for row in rows[:-1])
+    assert f"{len(questions)} questions, 1 with names that are not known: 29 of 29 right (100.00%)" in err
+    assert run("ask", "m.safetensors", "--file", "q.csv", "-o", "deep/a.csv")[1] == ""
+    assert Path("deep/a.csv").read_text() == out
+    lines = [json.dumps(dict(zip(("subject", "relation", "answer"), row, strict=True))) for row in known.ROWS]
+    Path("q.jsonl").write_text("\n".join(lines))
+    found = json.loads(run("ask", "m.safetensors", "--file", "q.jsonl", "--json")[1])
+    assert (found["questions"], found["right"], found["share_right"]) == (len(known.ROWS), len(known.ROWS), 1)
+    assert len(found["answers"]) == len(known.ROWS)
+
+
+def test_locate_in_words_and_as_json(folder: Path, run: Run) -> None:
+    code, out, _ = run("locate", "m.safetensors", "France", "capital")
+    assert code == 0
+    assert "France, capital: Paris by a margin of" in out
+    assert out.index("MLP") < out.index("head ")
+    found = json.loads(run("locate", "m.safetensors", "France", "capital", "--json")[1])
+    heads = [part for part in found["parts"] if part["direct"] is not None]
+    assert sum(part["direct"] + part["through"] for part in heads) == pytest.approx(found["margin"])
+    _, out, err = run("locate", "m.safetensors", "--all")
+    assert "answer changes in" in out
+    assert err.splitlines()[0] == "taking 28 facts apart"
+    everything = json.loads(run("locate", "m.safetensors", "--all", "--json")[1])
+    assert everything["changed_without_the_first"] == max(everything["changed_by_rank"])
+    assert sum(part["named_first"] for part in everything["components"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ask", "none.safetensors", "a", "b"], "no such model file"),
+        (["ask", ".", "a", "b"], "model file"),
+        (["ask", "text.safetensors", "a", "b"], "text.safetensors is not a facthold model"),
+        (["ask", "cut.safetensors", "a", "b"], "cut.safetensors is not a facthold model"),
+        (["ask", "foreign.safetensors", "a", "b"], "foreign.safetensors is not a facthold model"),
+        (["ask", "altered.safetensors", "a", "b"], "altered.safetensors"),
+        (["ask", "memory.safetensors", "a", "b"], "memory.safetensors holds a LinearMemory"),
+        (["locate", "bare.safetensors", "--all"], "bare.safetensors holds a transformer without its facts"),
+        (["ask", "nan.safetensors", "France", "capital"], "48 of 1152 numbers in mlp.V are nan or infinite"),
+        (["ask", "m.safetensors", "Frnce", "capital"], "unknown subject 'Frnce'; did you mean 'France'"),
+        (["ask", "m.safetensors", "France", "captal"], "unknown relation 'captal'; did you mean 'capital'"),
+        (["ask", "m.safetensors", "France"], "a relation is missing after the subject 'France'"),
+        (["ask", "m.safetensors", "France", "capital", "--noise", "-1"], "--noise -1 must be 0 or more"),
+        (["ask", "m.safetensors", "France", "capital", "--top", "0"], "--top 0 must be at least 1"),
+        (["ask", "m.safetensors", "--prompt", "the capital"], "no subject found in 'the capital'"),
+        (["ask", "m.safetensors", "a", "b", "--prompt", "c"], "take one of SUBJECT RELATION, --prompt and --file"),
+        (["ask", "m.safetensors", "--file", "none.csv"], "no such file of questions"),
+        (["ask", "m.safetensors", "--file", "columns.csv"], "no column 'relation'"),
+        (["ask", "m.safetensors", "--file", "q.xlsx"], "q.xlsx"),
+        (["ask", "m.safetensors", "-o", "x.csv", "a", "b"], "goes with --file"),
+        (["locate", "m.safetensors"], "give SUBJECT RELATION, or --all"),
+        (["locate", "m.safetensors", "Sudan", "official_language"], "is not in the table"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_clear_line(arguments: list[str], says: str, folder: Path, run: Run) -> None:
+    model, problem = known.countries()
+    whole = Path("m.safetensors").read_bytes()
+    Path("text.safetensors").write_text("not a model" * 50)
+    Path("cut.safetensors").write_bytes(whole[: len(whole) // 2])
+    Path("altered.safetensors").write_bytes(whole[:30] + b"\x00\xff{" + whole[33:])
+    from safetensors.numpy import save_file
+
+    save_file({"weight": np.zeros(3, np.float32)}, "foreign.safetensors")
+    associations = random_problem(N=4, d=4, key=jax.random.key(0))
+    save_model("memory.safetensors", LinearMemory(jnp.eye(4)), associations)
+    save_model("bare.safetensors", model)
+    broken = eqx.tree_at(lambda t: t.mlp.V, model, model.mlp.V.at[:, 3].set(jnp.nan))
+    save_model("nan.safetensors", broken, problem)
+    Path("columns.csv").write_text("subject,relations\na,b\n")
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    (line,) = err.strip().splitlines()
+    assert says in line
+
+
+def test_one_command_is_one_module() -> None:
+    assert _modules(["ask", "m", "France", "capital"]) == {"ask"}
+    assert _modules(["--debug", "add", "--help"]) == {"edit"}
+    assert _modules(["--version"]) == set()
+    for arguments in (["--help"], ["asks"], []):
+        assert _modules(arguments) == set(COMMANDS.values())
+
+
+def test_every_command_is_in_the_module_that_is_said() -> None:
+    """Each module alone, in a process of its own, makes the commands that COMMANDS says of it, and ask stays light."""
+    script = (
+        "import sys; from facthold.cli import app as a; a._load([sys.argv[1]])\n"
+        "import typer; print(*typer.main.get_command(a.app).commands)\n"
+        "print(*{name.split('.')[0] for name in sys.modules} & {'matplotlib', 'scipy', 'optax', 'ray', 'pyarrow'})\n"
+        "print('facthold.lab' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, "ask"], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["ask", "", "False"], done.stderr
+    done = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, timeout=60)
+    assert set(done.stdout.splitlines()[0].split()) == set(COMMANDS)
+
+
+def _processor_seconds(*command: str) -> tuple[float, str]:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+
+
+def test_an_answer_costs_little_more_than_loading_what_models_are_made_of(folder: Path) -> None:
+    """Both in processor seconds, one after the other: other work on the machine makes both longer. All commands took
+    three times as long."""
+    loading = min(_processor_seconds("-c", "import jax, equinox")[0] for _ in range(2))
+    asking = [_processor_seconds("-m", "facthold", "ask", "m.safetensors", "France", "capital") for _ in range(2)]
+    assert {out.splitlines()[0] for _, out in asking} == {"Paris"}
+    assert min(seconds for seconds, _ in asking) < 2 * loading

@@ -1,0 +1,109 @@
+"""facthold edit, add and forget: what they write, what they say, and when they write nothing."""
+
+import json
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+from test_cli_ask import Run, folder, run  # noqa: F401 (fixtures)
+
+import known
+from facthold.construct.selected import selecting_attention
+from facthold.facts.problem import factual_recall
+from facthold.facts.table import FactTable
+from facthold.knowledge.ask import Knowledge, open_model
+from facthold.models import save_model
+
+KEY = jax.random.key(1)
+
+
+def answer(path: str, subject: str, relation: str) -> str:
+    return Knowledge(*open_model(path)).ask(subject, relation).answer
+
+
+def test_an_edit_is_written_and_asked_again(folder: Path, run: Run) -> None:  # noqa: F811
+    before = Path("m.safetensors").read_bytes()
+    code, out, _ = run("edit", "m.safetensors", "france", "capital", "Lyon", "-o", "new/e.safetensors")
+    assert code == 0
+    assert out.splitlines()[0] == "France, capital: Lyon instead of Paris (a new answer)"
+    assert "a change of rank 1: mlp.V, " in out
+    assert answer("new/e.safetensors", "France", "capital") == "Lyon"
+    assert answer("new/e.safetensors", "Italy", "capital") == "Rome"
+    assert Path("m.safetensors").read_bytes() == before
+
+
+def test_all_three_in_the_same_file(folder: Path, run: Run) -> None:  # noqa: F811
+    same = ("-o", "m.safetensors", "--json")
+    added = json.loads(run("add", "m.safetensors", "Chad", "capital", "N'Djamena", *same)[1])
+    gone = json.loads(run("forget", "m.safetensors", "Peru", "capital", *same)[1])
+    assert (added["efficacy"], added["facts"], added["file"]) == (1, 29, "m.safetensors")
+    assert (gone["efficacy"], gone["facts"], gone["specificity"]) == (1, 28, 1)
+    (change,) = gone["changes"]
+    assert (change["kind"], change["answer"], change["before"], change["rank"]) == ("forget", "Lima", "Lima", 1)
+    assert answer("m.safetensors", "Chad", "capital") == "N'Djamena"
+    assert answer("m.safetensors", "Peru", "capital") == change["said"] != "Lima"
+
+
+def test_a_file_of_edits_with_a_summary(folder: Path, run: Run) -> None:  # noqa: F811
+    Path("e.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\nItaly,capital,Milan\n")
+    code, out, err = run("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
+    assert (code, err.splitlines()[0]) == (0, "changing 2 facts")
+    assert "2 changes: 100.00% of them hold at the end; of 26 other facts 100.00% of the right ones still are" in out
+    assert [answer("e.safetensors", s, "capital") for s in ("France", "Italy", "Peru")] == ["Lyon", "Milan", "Lima"]
+    Path("f.csv").write_text("subject,relation\nGhana,continent\nNiger,capital\n")
+    assert run("forget", "e.safetensors", "--file", "f.csv", "-o", "f.safetensors")[0] == 0
+    assert len(open_model("f.safetensors")[1].table) == len(open_model("e.safetensors")[1].table) - 2
+
+
+def test_the_last_fact_of_a_relation_is_forgotten_and_written(folder: Path, run: Run) -> None:  # noqa: F811
+    problem = factual_recall(FactTable.from_rows([*known.ROWS[:6], ("Peru", "currency", "sol")]), 24, key=KEY)
+    save_model("m.safetensors", selecting_attention(problem, 24, key=KEY, how="ridge"), problem)
+    code, out, err = run("forget", "m.safetensors", "Peru", "currency", "-o", "f.safetensors", "--json")
+    assert (code, err) == (0, "")
+    assert (json.loads(out)["efficacy"], json.loads(out)["facts"]) == (1, 6)
+    assert open_model("f.safetensors")[1].table.labels.relations == ("capital",)
+
+
+def test_a_change_that_does_not_take_is_not_written(folder: Path, run: Run) -> None:  # noqa: F811
+    model, problem = known.countries()
+    save_model("blind.safetensors", eqx.tree_at(lambda t: t.W_V, model, jnp.zeros_like(model.W_V)), problem)
+    arguments = ("edit", "blind.safetensors", "Ghana", "capital", "Khartoum", "--in-place", "-o", "out.safetensors")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert "1 of 1 change did not take in every prompt: (Ghana, capital) in " in err
+    assert "--force" in err
+    assert not Path("out.safetensors").exists()
+    assert run(*arguments, "--force")[0] == 0
+    assert Path("out.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["edit", "m.safetensors", "France", "capital", "Lyon"], "Missing option"),
+        (["edit", "m.safetensors", "France", "capital", "-o", "x"], "give SUBJECT RELATION ANSWER, or --file"),
+        (["forget", "m.safetensors", "France", "-o", "x"], "give SUBJECT RELATION, or --file"),
+        (["edit", "m.safetensors", "France", "capital", "Lyon", "-o", "."], "is a folder; give the name of a file"),
+        (["edit", "m.safetensors", "a", "b", "c", "--file", "e.csv", "-o", "x"], "take one of SUBJECT"),
+        (["edit", "m.safetensors", "--file", "empty.csv", "-o", "x"], "a header and nothing below it"),
+        (
+            ["edit", "m.safetensors", "--file", "bad.csv", "-o", "x"],
+            "fact 2 of 2, so that nothing was written: unknown",
+        ),
+        (["edit", "none.safetensors", "a", "b", "c", "-o", "x"], "no such model file"),
+        (["add", "m.safetensors", "France", "anthem", "x", "-o", "x"], "build the model again"),
+        (["forget", "m.safetensors", "Sudan", "official_language", "-o", "x"], "nothing to forget"),
+    ],
+)
+def test_what_cannot_be_changed_is_one_clear_line(
+    arguments: list[str], says: str, folder: Path, run: Run  # noqa: F811
+) -> None:  # fmt: skip
+    Path("empty.csv").write_text("subject,relation,answer\n")
+    Path("bad.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\nFrnce,capital,Lyon\n")
+    code, _, err = run(*arguments)
+    assert code == 2
+    (line,) = [line for line in err.strip().splitlines() if not line.startswith(("changing 2 facts", "  "))]
+    assert says in line
+    assert not Path("x").exists()

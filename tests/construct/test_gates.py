@@ -1,0 +1,200 @@
+"""Heads as gates: what they attend to, and that the residual stream holds their codes whatever noise a prompt has."""
+
+from collections.abc import Callable
+from functools import cache
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+
+from facthold.construct.gates import RESIDUAL, SPREAD, Gates, fewest_dimensions, gate_heads, gated_transformer
+from facthold.construct.heads import LEAK, beta_for
+from facthold.facts.problem import FactualRecall, factual_recall
+from facthold.facts.prompts import Prompts
+from facthold.facts.table import FactTable, random_share, random_table
+from facthold.models.memory import MLPMemory
+from facthold.models.transformer import Transformer
+
+KEY = jax.random.key(31)
+ROUND = float(np.finfo(np.float32).eps) / 2
+"""What rounding to float32 changes of a number at most, as a share of it."""
+N_NOISE, T = 10, 12
+SILENT = FactTable(60, 3, 12, *np.array([(s, r, (s + r) % 4 + 4 * r) for s in range(0, 60, 2) for r in range(3)]).T)
+TABLES: dict[str, tuple[FactTable, str]] = {
+    "S > R": (random_table(60, 3, 4, key=KEY), "sphere"),
+    "R > S": (random_table(3, 60, 4, key=KEY), "sphere"),
+    "S = R": (random_table(5, 5, 4, key=KEY), "sphere"),
+    "sparse": (random_share(random_table(60, 3, 4, key=KEY), 0.4, key=KEY), "gaussian"),
+    "silent subjects": (SILENT, "gaussian"),
+}
+
+
+def identity(d: int) -> MLPMemory:
+    """relu(x) - relu(-x) = x."""
+    both = jnp.concatenate([jnp.eye(d), -jnp.eye(d)])
+    return MLPMemory(both, both)
+
+
+@cache
+def built(name: str) -> tuple[FactualRecall, Gates, Transformer]:
+    table, embeddings = TABLES[name]
+    problem = factual_recall(table, 32, key=KEY, n_noise=N_NOISE, T=T, embeddings=embeddings)
+    gates = gate_heads(problem, 16, key=KEY)
+    return problem, gates, gated_transformer(problem, gates, identity(problem.d))
+
+
+@eqx.filter_jit
+def sequences(prompts: Prompts, facts: Array) -> Array:
+    return prompts.sequences(facts, key=KEY)
+
+
+@eqx.filter_jit
+def output(model: Transformer, X: Array) -> Array:
+    return model(X)
+
+
+@eqx.filter_jit
+def attended(model: Transformer, X: Array) -> Array:
+    return model.attention(X)
+
+
+def asked(problem: FactualRecall) -> tuple[np.ndarray, np.ndarray]:
+    """Prompts as sequences, and the fact that each asks for: random noise, and noise that is one token all along."""
+    table, n = problem.table, len(problem.table)
+    prompts = Prompts.of(table, T=T, n_noise=N_NOISE)
+    random = np.asarray(sequences(prompts, jnp.arange(n)))
+    same = np.where(is_noise(problem, random), table.S + table.R + np.arange(n)[:, None] % N_NOISE, random)
+    return np.concatenate([random, same]), np.tile(np.arange(n), 2)
+
+
+def is_noise(problem: FactualRecall, tokens: np.ndarray) -> np.ndarray:
+    return (tokens >= problem.table.S + problem.table.R) & (tokens < problem.EOS)
+
+
+def rounding(problem: FactualRecall, gates: Gates) -> np.ndarray:
+    """By how much weights in float32 change each head's scores at most: those of keys, and of the query once more."""
+    return 2 * ROUND * (np.abs(gates.keys) @ np.abs(problem.prompt_phi.astype(float)).T).max(axis=1)
+
+
+@pytest.mark.parametrize("wide", [True, False], ids=["float64", "float32"])
+@pytest.mark.parametrize("name", TABLES)
+def test_the_residual_stream_holds_the_codes_whatever_the_noise(name: str, wide: bool) -> None:
+    """With the identity as MLP the transformer says the codes, once as it stands and once times RESIDUAL."""
+    problem, gates, model = built(name)
+    tokens, facts = asked(problem)
+    with jax.enable_x64(wide):
+        model = jax.tree.map(lambda W: W.astype(float if wide else np.float32), model)
+        said = np.asarray(output(model, problem.phi[tokens].astype(float if wide else np.float32)))
+    assert said.dtype == (np.float64 if wide else np.float32)
+    table, phi = problem.table, problem.prompt_phi.astype(float)
+    codes = gates.codes[table.subjects] + gates.codes[table.S + table.relations]
+    # What others take of the attention; rounding of two scores, where the sigmoid's slope is 1/4; rounding of sums.
+    values = np.abs(gates.reading @ phi.T).max(axis=1)
+    terms = 1 if wide else problem.d + 2
+    of_sums = (8 if wide else 8 + 2 * problem.d + T) * ROUND * (np.abs(gates.reading) @ np.abs(phi).T).max(axis=1)
+    tolerance = values * (2 * LEAK + terms * rounding(problem, gates) / 2) + of_sums
+    error = np.abs(said[:, : gates.H] - (1 + RESIDUAL) * codes[facts])
+    assert (error <= (1 + RESIDUAL) * tolerance).all()
+    assert_array_equal(said[:, gates.H :], 0)
+    assert (np.abs(codes[:, : gates.n_gates]).max(axis=1) > 10 * tolerance.max()).all()  # they say something
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_noise_takes_no_more_than_its_leak(name: str) -> None:
+    """Of a gate: noise and the mark's token. Of a mark's head: all but its token, or all but EOS where that is not."""
+    problem, gates, model = built(name)
+    tokens, _ = asked(problem)
+    with jax.enable_x64(True):
+        wide = jax.tree.map(lambda W: W.astype(float), model)
+        attention = np.asarray(attended(wide, problem.phi[tokens].astype(float)))
+    leak = LEAK * np.exp(2 * rounding(problem, gates))  # two scores, rounded
+    outside = (is_noise(problem, tokens) | np.isin(tokens, gates.few))[:, None]
+    of_gates = np.where(outside, attention[:, : gates.n_gates], 0).sum(axis=2)
+    assert (of_gates <= leak[: gates.n_gates]).all()
+    assert of_gates.max() > LEAK / 100  # beta is not larger than it has to be
+    for i, token in enumerate(gates.few):
+        right = tokens == token
+        right[~right.any(axis=1), -1] = True
+        outside_it = np.where(right, 0, attention[:, gates.n_gates + i]).sum(axis=1)
+        assert (outside_it <= leak[gates.n_gates + i]).all()
+
+
+def test_the_kind_with_fewer_tokens_has_a_head_each() -> None:
+    for name, few in {"S > R": 60 + np.arange(3), "R > S": np.arange(3), "S = R": 5 + np.arange(5)}.items():
+        problem, gates, model = built(name)
+        assert_array_equal(gates.few, few)
+        assert (gates.n_gates, gates.H, model.H, model.d_h) == (16, 16 + len(few), 16 + len(few), 1)
+        marks = gates.codes[few, 16:]
+        own = np.diag(marks)
+        assert (own > 0.5).all()
+        assert (np.abs(marks - np.diag(own)) <= LEAK * np.abs(gates.reading[16:] @ problem.phi[few].T)).all()
+        many = np.setdiff1d(np.arange(problem.table.S + problem.table.R), few)
+        assert_array_equal(gates.codes[few, :16], 0)
+        assert_array_equal(gates.codes[many, 16:], 0)
+
+
+def test_the_conditions_on_a_key_hold() -> None:
+    """<v, phi> is -1 for noise and relations and 0 for EOS, to the rounding of a solve; w does not see EOS."""
+    problem, gates, _ = built("sparse")
+    beta = beta_for(np.ones(1), T)[0]
+    scores = gates.keys[: gates.n_gates] @ problem.prompt_phi.astype(float).T / beta
+    below = np.arange(60, problem.EOS)
+    assert_allclose(scores[:, below], -1, atol=1e-9)
+    assert_allclose(scores[:, problem.EOS], 0, atol=1e-9)
+    assert_allclose(gates.reading @ problem.phi[problem.EOS].astype(float), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("embeddings", ["sphere", "gaussian"])
+def test_every_subject_is_seen(embeddings: str) -> None:
+    """A gate is open to s where s scores above EOS. From the embeddings: how many subjects no gate would be open to."""
+    table = random_table(400, 3, 4, key=KEY)
+    problem = factual_recall(table, 40, key=KEY, n_noise=8, T=T, embeddings=embeddings)
+    gates = gate_heads(problem, 24, key=KEY)
+    phi = problem.phi.astype(float)
+    below, subjects = phi[400 : problem.EOS + 1], phi[:400]
+    shift = subjects @ np.linalg.pinv(below) @ np.append(np.full(len(below) - 1, -1.0), 0.0)
+    left = subjects - subjects @ np.linalg.pinv(below) @ below  # what of s a key is random in
+    spread = SPREAD * np.sqrt(40 / (40 - len(below)) / (subjects**2).sum(axis=1).mean()) * np.linalg.norm(left, axis=1)
+    closed = norm.cdf(-shift / spread)
+    assert (closed**24).sum() < 1e-3
+    score = subjects @ gates.keys[:24].T
+    opened = score > 0
+    assert opened.any(axis=1).all()
+    expected, sd = (1 - closed).sum() * 24, np.sqrt((closed * (1 - closed)).sum() * 24)
+    # Gates share their key between subjects: heads alone are independent, so their sums have the larger spread.
+    sem = max(sd, opened.sum(axis=0).std(ddof=1) * np.sqrt(24))
+    assert abs(opened.sum() - expected) < 4 * sem
+    codes = gates.codes[:400, :24]
+    assert (np.abs(codes).max(axis=1) > 1e3 * LEAK).all()
+    assert np.linalg.matrix_rank(codes) == 24
+
+
+def problem_of(d: int, S: int = 60, n_noise: int = N_NOISE) -> FactualRecall:
+    return factual_recall(random_table(S, 3, 4, key=KEY), d, key=KEY, n_noise=n_noise, T=T)
+
+
+REFUSED: dict[str, Callable[[], Gates]] = {
+    "0 gates.*3 tokens need d >= 4, and d=32": lambda: gate_heads(problem_of(32), 0, key=KEY),
+    "30 gates.*3 tokens need d >= 33, and d=32": lambda: gate_heads(problem_of(32), 30, key=KEY),
+    "d=18 is too small to keep 10 noise tokens and 3.*take d >= 19": lambda: gate_heads(problem_of(18), 8, key=KEY),
+    "d=7 is too small for a head that tells one token from 404.*larger d": lambda: gate_heads(
+        problem_of(7, S=401, n_noise=1), 3, key=KEY
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_does_not_fit_is_refused(message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        REFUSED[message]()
+
+
+def test_the_smallest_d_is_enough() -> None:
+    d = fewest_dimensions(3, N_NOISE)
+    gates = gate_heads(problem_of(d), d - 3, key=KEY)
+    assert d == gates.H

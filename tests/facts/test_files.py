@@ -1,0 +1,337 @@
+"""Fact tables from files of every format, into files and back, and the one line that each bad file gets."""
+
+import builtins
+import json
+import os
+import time
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.testing import assert_array_equal
+
+import facthold.facts.formats
+from facthold._util.errors import FactholdError
+from facthold.facts.files import read_facts, write_facts
+from facthold.facts.formats import FORMATS
+from facthold.facts.table import FactTable
+
+CAPITALS = [
+    ("France", "capital", "Paris"),
+    ("Japan", "capital", "Tokyo"),
+    ("Japan", "currency", "yen"),
+    ("Vatican", "capital", "Rome"),
+    ("Italy", "capital", "Rome"),
+]
+ODD = [
+    ('say "hi", twice', "a,b;c\td", "line one\nline two"),
+    ("x" * 10_000, "r", "Ωμέγα 日本 🜁"),
+    ("'", '"', "\\n"),
+    ("=1+1", "true", "null"),
+]
+each_format = pytest.mark.parametrize("ending", FORMATS)
+
+
+def named(table: FactTable) -> list[tuple[str, str, str]]:
+    assert table.labels is not None
+    columns = zip(table.subjects, table.relations, table.answers, strict=True)
+    of = table.labels
+    return [(of.subjects[s], of.relations[r], of.answers[a]) for s, r, a in columns]
+
+
+def text_file(tmp_path: Path, text: str | bytes, name: str = "facts.csv") -> Path:
+    file = tmp_path / name
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return file
+
+
+def refused(file: Path, says: str, on_conflict: str = "error") -> None:
+    """One line that names the file and says this."""
+    with pytest.raises(FactholdError, match=says) as error:
+        read_facts(file, on_conflict)
+    assert file.name in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@each_format
+def test_what_is_written_is_read_again(ending: str, tmp_path: Path) -> None:
+    rows = [*CAPITALS, *ODD]
+    table, p = read_facts(write_facts(tmp_path / f"facts{ending}", rows))
+    assert named(table) == rows
+    assert p is None
+    assert table.labels == FactTable.from_rows(rows).labels
+
+
+@each_format
+def test_further_columns_are_ignored_and_p_is_read(ending: str, tmp_path: Path) -> None:
+    columns: dict[str, list[Any]] = {
+        "id": [1, 2, 3, 4], "answer": ["x, y", "z", "x, y", "z"], "subject": ["A", "B", "A", "C"],
+        "p": [0.5, 0.125, 0.25, 0.125], "note": ["", "", "", ""], "relation": ["r", "r", "r", "r"],
+    }  # fmt: skip
+    file = tmp_path / f"facts{ending}"
+    if ending == ".parquet":
+        pq.write_table(pa.table(columns), file)
+    elif ending in (".jsonl", ".ndjson"):
+        objects = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        file.write_text("\n".join(map(json.dumps, objects)))
+    else:
+        mark = "," if ending == ".csv" else "\t"
+        lines = [mark.join(f'"{cell}"' for cell in row) for row in zip(*columns.values(), strict=True)]
+        file.write_text("\n".join([mark.join(columns), *lines]))
+    table, p = read_facts(file)
+    assert named(table) == [("A", "r", "x, y"), ("B", "r", "z"), ("C", "r", "z")]
+    assert_array_equal(p, [0.75, 0.125, 0.125])  # a fact that stands there twice is asked as often as both together
+
+
+def test_the_order_of_columns_blank_lines_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:
+    lines = [f"{a}, {r} ,{s}" for s, r, a in CAPITALS]
+    text = "\ufeffanswer, relation ,subject\r\n\r\n" + "\r\n".join(lines) + "\r\n"
+    assert named(read_facts(text_file(tmp_path, text))[0]) == CAPITALS
+
+
+def test_names_are_stripped_and_composed(tmp_path: Path) -> None:
+    """The same name, once composed and once not, is one token."""
+    composed, split = (unicodedata.normalize(form, "Curaçao") for form in ("NFC", "NFD"))
+    assert composed != split
+    table, _ = read_facts(text_file(tmp_path, f"subject,relation,answer\n{split},r,a\n {composed}\u00a0,q,a\n"))
+    assert table.labels is not None
+    assert table.labels.subjects == (composed,)
+
+
+def test_json_values_are_their_text(tmp_path: Path) -> None:
+    lines = [
+        '{"subject": 7, "relation": true, "answer": 1.50}',
+        '{"subject": "7", "relation": false, "answer": 12345678901234567890123}',
+        '{"relation": "r", "answer": -2e5, "subject": "a\\u2028b"}',
+    ]
+    table, _ = read_facts(text_file(tmp_path, "\n".join(lines) + "\n\n", "facts.jsonl"))
+    assert named(table) == [
+        ("7", "true", "1.50"),
+        ("7", "false", "12345678901234567890123"),
+        ("a\u2028b", "r", "-2e5"),
+    ]
+
+
+def test_parquet_values_are_their_text(tmp_path: Path) -> None:
+    columns = {
+        "subject": pa.array([1, 2]),
+        "relation": pa.array(["r", "r"]).dictionary_encode(),
+        "answer": pa.array([True, False]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "facts.parquet")
+    assert named(read_facts(tmp_path / "facts.parquet")[0]) == [("1", "r", "true"), ("2", "r", "false")]
+
+
+HEADER = "subject,relation,answer\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "facts.csv is empty"),
+        ("\n\n", "facts.csv is empty"),
+        (HEADER, "a header and no facts"),
+        ("subject,relation\na,b\n", "line 1: no column 'answer' among the columns 'subject, relation'"),
+        ("subject,relation,Answer\na,b,c\n", "no column 'answer' .*; rename 'Answer'"),
+        ("subjct,relation,answer\na,b,c\n", "no column 'subject' .*; rename 'subjct'"),
+        ("subject;relation;answer\na;b;c\n", "separated by ';': take commas"),
+        ("a,b,c\n", "no column 'subject' .*; it needs subject, relation and answer"),
+        ("subject,relation,answer,answer\na,b,c,c\n", "line 1: the column 'answer' is there twice"),
+        (HEADER + "a,b,c\nd,,f\n", "line 3: the relation is empty"),
+        (HEADER + "a,b,c\n\n,,\n", "line 4: the subject is empty"),
+        (HEADER + '"a\nb",r,c\na,r," "\n', "line 4: the answer is empty"),
+        (HEADER + "a,b,c\nd,e\n", "line 3: 2 cells, where the header has 3"),
+        ("subject,relation,answer,p\na,b,c,half\n", "line 2: p is 'half', which is not a number"),
+        ("subject,relation,answer,p\na,b,c,\n", "line 2: p is empty"),
+        ("subject,relation,answer,p\na,b,c,1.5\nd,b,c,-0.5\n", "line 3: p is -0.5; it must be 0 or more"),
+        ("subject,relation,answer,p\na,b,c,nan\n", "line 2: p is nan"),
+        ("subject,relation,answer,p\na,b,c,0.5\nd,b,c,0.4\n", "column p: .* sums to 0.9"),
+        (HEADER + 'a,b,"c\n', "line 2: not CSV .* write each twice"),
+        (HEADER + 'a,b,c\na,b,"c"d\n', "line 3: not CSV"),
+        (HEADER + "a,b,c\nd,e\0,f\n", "line 3: a NUL byte"),
+        (b"subject,relation,answer\na,b,caf\xe9\n", "line 2: not text in UTF-8 .*0xe9.*iconv"),
+        ((HEADER + "a,b,c\n").encode("utf-16"), "is text in UTF-16; save it in UTF-8"),
+        (b"PK\x03\x04 and so on", "a zip archive or a workbook"),
+        (b"\x1f\x8b\x08", "compressed with gzip"),
+        (b"PAR1....", "is Parquet; give it a name that ends in .parquet"),
+        (bytes(range(1, 256)) * 4, "not text in UTF-8"),
+    ],
+)
+def test_a_bad_csv_file_is_one_line(text: str | bytes, says: str, tmp_path: Path) -> None:
+    refused(text_file(tmp_path, text), says)
+
+
+ROW = '{"subject": "a", "relation": "b", "answer": "c"}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty; write an object"),
+        (ROW + "\n{]\n", "line 3: not JSON"),
+        (ROW + "[1, 2]\n", "line 2: .* is not an object"),
+        (ROW + "[" * 100_000 + "\n", "line 2: not JSON"),
+        ('{"subject": "a", "relation": "b", "anwser": "c"}\n', "line 1: no column 'answer' .*; rename 'anwser'"),
+        (ROW + ROW.replace('"c"', '["c", "d"]'), "line 2: the answer is nested, .*a row for each"),
+        (ROW + ROW.replace('"c"', "null"), "line 2: the answer is empty"),
+        (ROW.replace('"a"', '"a\\u0000"'), "line 1: the subject has a NUL character"),
+        (ROW.replace('"a"', '"\\ud83d"'), "line 1: the subject has half a character"),
+        (ROW + ROW.replace("}", ', "p": 1}'), "line 2: some facts have a p and others none"),
+    ],
+)
+def test_a_bad_json_file_is_one_line(text: str, says: str, tmp_path: Path) -> None:
+    refused(text_file(tmp_path, text, "facts.jsonl"), says)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"subject": ["a"], "relation": ["b"]}, "no column 'answer'"),
+        ({"subject": [], "relation": [], "answer": []}, "no facts"),
+        ({"subject": ["a", None], "relation": ["b", "b"], "answer": ["c", "c"]}, "row 2: the subject is empty"),
+        ({"subject": ["a"], "relation": ["b"], "answer": [["c"]]}, "row 1: the answer is nested"),
+        ({"subject": ["a"], "relation": ["b"], "answer": [b"\xff"]}, "row 1: the answer is bytes that are not UTF-8"),
+    ],
+)
+def test_a_bad_parquet_file_is_one_line(columns: dict[str, list[Any]], says: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table(columns), tmp_path / "facts.parquet")
+    refused(tmp_path / "facts.parquet", says)
+
+
+def test_what_is_no_file_of_facts_is_refused(tmp_path: Path) -> None:
+    refused(tmp_path / "none.csv", "no such file of facts")
+    refused(tmp_path / "none.parquet", "no such file of facts")
+    refused(
+        text_file(tmp_path, "a", "facts.xlsx"), r"end in \.csv, \.tsv, \.jsonl, \.ndjson, \.parquet, not in '\.xlsx'"
+    )
+    refused(text_file(tmp_path, "not Parquet", "facts.parquet"), "is not Parquet that can be read")
+    (tmp_path / "folder.csv").mkdir()
+    refused(tmp_path / "folder.csv", "is a folder")
+
+
+def test_a_system_error_while_reading_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    file = text_file(tmp_path, HEADER)
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    refused(file, "cannot read .*: Permission denied; give another file")
+
+
+@each_format
+def test_a_file_that_does_not_fit_in_memory_is_refused(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is read: a sparse file of 2^50 bytes. And by its rows: a machine where a row takes a fortune."""
+    file = write_facts(tmp_path / f"facts{ending}", CAPITALS)
+    read_facts(file)
+    monkeypatch.setattr(facthold.facts.formats, "MEMORY_A_ROW", 1 << 50)
+    refused(file, "needs about .* GiB, and this machine has .*: keep fewer rows, or split the file")
+    if ending != ".parquet":
+        monkeypatch.undo()
+        os.truncate(file, 1 << 43)
+        refused(file, "needs about .* GiB, and this machine has")
+
+
+def test_without_pyarrow_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_facts(tmp_path / "facts.parquet", CAPITALS)
+    imported = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return imported(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    refused(file, r"pip install 'facthold\[parquet\]'")
+    with pytest.raises(FactholdError, match=r"pip install 'facthold\[parquet\]'"):
+        write_facts(tmp_path / "other.parquet", CAPITALS)
+
+
+CONFLICTS = [
+    ("a", "r", "1"),
+    ("b", "r", "1"),
+    ("a", "r", "2"),
+    ("a", "r", "3"),
+    ("b", "r", "2"),
+    ("c", "r", "1"),
+    ("c", "r", "4\n" + "x" * 5000),
+    ("d", "r", "1"),
+    ("d", "r", "2"),
+    ("a", "r", "2"),
+]
+
+
+@each_format
+def test_conflicts_are_named_and_settled(ending: str, tmp_path: Path) -> None:
+    file = write_facts(tmp_path / f"facts{ending}", CONFLICTS)
+    unit, first = ("row", 1) if ending == ".parquet" else ("line", 1 if "json" in ending else 2)
+    with pytest.raises(FactholdError) as error:
+        read_facts(file)
+    says = str(error.value)
+    assert f"{unit} {first + 2}: the fact ('a', 'r') has the answer '2', and '1' in {unit} {first}; " in says
+    assert f"{unit} {first + 4}: the fact ('b', 'r') has the answer '2', and '1' in {unit} {first + 1}; " in says
+    assert "('c', 'r')" in says
+    assert "('d', 'r')" not in says
+    assert "; 1 more such fact" in says
+    assert "--on-conflict first" in says
+    assert "--on-conflict all" in says
+    assert "\n" not in says
+    assert len(says) < 1000
+    table, _ = read_facts(file, "first")
+    assert named(table) == [(s, "r", "1") for s in "abcd"]
+    table, _ = read_facts(file, "all")
+    assert named(table) == [(s, "r", "1") for s in "abcd"]
+    assert table.labels is not None
+    assert [[table.labels.answers[a] for a in table.right(i)][1:] for i in (0, 1, 3)] == [["2", "3"], ["2"], ["2"]]
+    with pytest.raises(ValueError, match="unknown --on-conflict 'both'"):
+        read_facts(file, "both")
+
+
+@pytest.mark.parametrize("on_conflict", ["first", "all"])
+def test_p_belongs_to_the_question(on_conflict: str, tmp_path: Path) -> None:
+    text = "subject,relation,answer,p\na,r,1,0.25\nb,r,1,0.25\na,r,2,0.5\n"
+    _, p = read_facts(text_file(tmp_path, text), on_conflict)
+    assert_array_equal(p, [0.75, 0.25])
+
+
+def test_150_000_facts_are_read_in_seconds(tmp_path: Path) -> None:
+    """About one on an idle machine; looked up one by one in a list, they would take hours."""
+    rows = [(f"subject {i // 6}", f"relation {i % 6}", f"answer {i % 9999}") for i in range(150_000)]
+    file = write_facts(tmp_path / "facts.csv", rows)
+    start = time.process_time()
+    table, _ = read_facts(file)
+    assert time.process_time() - start < 10
+    assert (table.S, table.R, len(table)) == (25_000, 6, 150_000)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    def stopped() -> Iterator[tuple[str, str, str]]:
+        yield CAPITALS[0]
+        raise KeyboardInterrupt
+
+    file = write_facts(tmp_path / "facts.csv", CAPITALS)
+    before = file.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        write_facts(file, stopped())
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["facts.csv"]
+    with pytest.raises(FactholdError, match=r"end in \.csv"):
+        write_facts(tmp_path / "facts.txt", CAPITALS)
+
+
+def test_a_pipe_is_read_as_csv() -> None:
+    read, write = os.pipe()
+    os.write(write, f"{HEADER}a,b,c\n".encode())
+    os.close(write)
+    try:
+        table, _ = read_facts(f"/dev/fd/{read}")
+    finally:
+        os.close(read)
+    assert named(table) == [("a", "b", "c")]
+    assert np.array_equal(table.answers, [0])

@@ -1,0 +1,194 @@
+"""Facts into weights: every method recalls what it says it recalls, at the size it says."""
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from facthold._util.errors import FactholdError
+from facthold._util.keys import derive
+from facthold.facts.prompts import SEQUENCE
+from facthold.facts.table import FactTable, random_table
+from facthold.knowledge import readout
+from facthold.knowledge.build import METHODS, NOISE, build
+from facthold.knowledge.groups import store_group
+from facthold.knowledge.kept import Kept, fingerprint
+from facthold.knowledge.readout import shape
+from facthold.measure.bits import table_bits
+from facthold.measure.fact_recall import fact_margins
+from facthold.models.memory import MLPMemory
+
+XOR = [("s1", "r1", "a"), ("s1", "r2", "b"), ("s2", "r1", "b"), ("s2", "r2", "a")]
+SPARSE = [(f"s{i}", f"r{i % 3}", f"a{i % 5}") for i in range(20)] + [("s0", "r1", "a3")]
+SEVERAL = [
+    *(("Belgium", "language", a) for a in ("Dutch", "French", "German")),
+    ("France", "language", "French"), ("France", "capital", "Paris"), ("Belgium", "capital", "Brussels"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["readout", "attention", "attention-mlp"])
+def test_a_sparse_table_is_recalled_in_any_noise(method: str) -> None:
+    """Judged by the compiled forward pass, in prompts that the build has not seen."""
+    built = build(FactTable.from_rows(SPARSE), method=method)
+    assert built.method == method
+    assert built.recall == 1.0
+    assert (fact_margins(built.model, built.problem, key=derive("other noise"), draws=5) > 0).all()
+
+
+@pytest.mark.slow
+def test_training_recalls_the_share_asked_for() -> None:
+    built = build(FactTable.from_rows(SPARSE), method="train", accuracy=0.9)
+    assert built.recall >= 0.9
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("France", "capital", "Paris")],
+        [("France", r, a) for r, a in (("capital", "Paris"), ("currency", "Euro"), ("language", "French"))],
+        [(f"s{i}", r, "yes") for i in range(5) for r in "pq"],
+        [(f"s{i}", f"r{j}", f"a{(i + 1) * j % 7}") for i in range(2) for j in range(40)],
+        SEVERAL,
+    ],
+    ids=["one fact", "one subject", "one answer", "more relations than subjects", "several answers"],
+)
+def test_odd_tables_work(rows: list[tuple[str, str, str]]) -> None:
+    built = build(FactTable.from_rows(rows, on_conflict="all"), method="readout")
+    assert built.recall == 1.0
+
+
+def test_what_sums_cannot_hold_is_held_by_neurons() -> None:
+    table = FactTable.from_rows(XOR)
+    with pytest.raises((FactholdError, ValueError), match="readout"):
+        build(table, method="attention")
+    assert build(table).method == "readout"
+
+
+def test_auto_takes_the_smaller_model() -> None:
+    table = FactTable.from_rows(SPARSE)
+    sizes = {method: build(table, method=method).n_params for method in ("readout", "attention")}
+    built = build(table)
+    assert built.n_params == min(sizes.values())
+    assert built.method == min(sizes, key=sizes.__getitem__)
+
+
+def test_a_result_is_the_same_again_and_another_with_another_seed() -> None:
+    table = random_table(40, 3, 4, key=derive("t"))
+    one, two, other = (build(table, method="readout", seed=seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one.model.mlp.V, two.model.mlp.V)
+    assert not np.array_equal(one.problem.phi, other.problem.phi)
+
+
+def test_width_is_searched_down_to_one_that_was_not_enough() -> None:
+    built = build(random_table(130, 2, 8, key=derive("t")), method="readout")
+    for width in built.widths:
+        shares = dict(width.tries)
+        assert shares[width.m] == 1.0
+        assert any(m < width.m and share < 1.0 for m, share in width.tries)
+        assert width.m == min(m for m, share in width.tries if share == 1.0)
+
+
+def test_too_few_parameters_is_said_with_the_number_needed() -> None:
+    table = random_table(40, 3, 4, key=derive("t"))
+    needed = build(table, method="readout").n_params
+    with pytest.raises(FactholdError, match=str(needed)):
+        build(table, method="readout", max_params=needed - 1)
+    with pytest.raises(FactholdError, match="attention alone takes"):
+        build(table, method="readout", max_params=100)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [({"method": "magic"}, "unknown method"), ({"accuracy": 0.0}, "accuracy"), ({"max_params": 0}, "max_params")],
+)
+def test_what_cannot_be_asked_is_refused(given: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(FactTable.from_rows(XOR), **given)
+
+
+def test_shape_leaves_room_for_noise_and_grows_with_the_table() -> None:
+    small, large = (random_table(S, 5, 60, key=derive("t")) for S in (100, 3000))
+    for table in (small, large):
+        d, gates = shape(table, 32)
+        assert gates + table.R <= d
+        assert d >= (32 + table.R + 1) / 0.75
+    assert shape(large, 32) > shape(small, 32)
+    assert set(METHODS) == {"readout", "attention", "attention-mlp", "train", "auto"}
+
+
+def test_bits_of_a_table_count_the_tables_like_it() -> None:
+    """One relation, answers a a b: 3 tables. Four facts of four answers: 4!. Relations are independent."""
+    one = [("x", "r", "a"), ("y", "r", "a"), ("z", "r", "b")]
+    two = [(f"s{i}", "q", f"b{i}") for i in range(4)]
+    assert table_bits(FactTable.from_rows(one)) == pytest.approx(math.log2(3))
+    assert table_bits(FactTable.from_rows(one + two)) == pytest.approx(math.log2(3) + math.log2(24))
+    assert table_bits(FactTable.from_rows([("x", "r", "a")])) == 0.0
+
+
+def test_facts_with_several_right_answers_need_no_bits() -> None:
+    """One answer that is right everywhere is said by a constant."""
+    rows = [(f"s{i}", "q", f"b{i}") for i in range(4)]
+    more = FactTable.from_rows([*rows, ("s0", "q", "b1")], on_conflict="all")
+    assert table_bits(more) == pytest.approx(math.log2(6))
+    all_of_them = FactTable.from_rows([*rows, *((s, q, "x") for s, q, _ in rows)], on_conflict="all")
+    assert table_bits(all_of_them) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [1, 2, 3])
+def test_bits_below_full_recall_are_a_bound(wrong: int) -> None:
+    """All tables a a b b c c: the fewest that say within ``wrong`` of each are no fewer than the bound says."""
+    table = FactTable.from_rows([(f"s{i}", "q", a) for i, a in enumerate("aabbcc")])
+    tables = sorted(set(itertools.permutations("aabbcc")))
+    assert len(tables) == round(2 ** table_bits(table))
+    near = max(
+        sum(sum(x != y for x, y in zip(t, says, strict=True)) <= wrong for t in tables)
+        for says in itertools.product("abc", repeat=6)
+    )
+    assert 2 ** table_bits(table, 1 - wrong / 6) <= math.ceil(len(tables) / near) + 1e-9
+
+
+def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A build that dies in the middle goes on, and ends with the model that it would have made."""
+    table, out = random_table(130, 3, 8, key=derive("t")), tmp_path / "model.safetensors"
+    whole = build(table, method="readout")
+    calls = []
+
+    def dies_later(group: Any, m: int, *rest: Any, **more: Any) -> Any:
+        if len(calls) >= 4:  # several threads call: more than four may have come to an end
+            raise MemoryError("killed")
+        found = store_group(group, m, *rest, **more)
+        calls.append(m)  # those in flight are lost
+        return found
+
+    monkeypatch.setattr(readout, "store_group", dies_later)
+    with pytest.raises(MemoryError):
+        build(table, method="readout", beside=out)
+    (hidden,) = tmp_path.iterdir()
+    monkeypatch.setattr(readout, "store_group", lambda *a, **k: calls.append(a[1]) or store_group(*a, **k))
+    mark = fingerprint(table, accuracy=1.0, n_noise=NOISE, T=SEQUENCE, seed=0)
+    n_kept, total = len(Kept(hidden, mark).tries), sum(len(width.tries) for width in whole.widths)
+    calls.clear()
+    again = build(table, method="readout", beside=out)
+    assert n_kept >= 3  # the fourth may not have been written yet when the fifth died
+    assert len(calls) <= total - n_kept
+    np.testing.assert_array_equal(again.model.mlp.V, whole.model.mlp.V)
+    assert again.kept is not None
+    again.kept.done()
+    assert not hidden.exists()
+
+
+def test_what_was_kept_for_another_table_or_half_written_is_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    kept = Kept(path, "one")
+    kept.keep("a/1", (MLPMemory(jnp.ones((1, 2)), jnp.ones((1, 2))), 0.5))
+    assert Kept(path, "one").get("a/1")[1] == 0.5
+    assert Kept(path, "other").get("a/1") is None
+    path.write_bytes(path.read_bytes()[:-3])
+    assert Kept(path, "one").tries == {}
+    assert fingerprint(random_table(3, 2, 2, key=derive("t")), T=32) != fingerprint(
+        random_table(3, 2, 2, key=derive("t")), T=31
+    )

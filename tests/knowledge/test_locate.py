@@ -1,0 +1,119 @@
+"""Locating: the parts add up to the margin, and ablation agrees with them."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import known
+from facthold._util.errors import FactholdError
+from facthold.knowledge.ask import Knowledge
+from facthold.knowledge.judge import judge_table
+from facthold.knowledge.locate import DIRECT, MLP, locate, locate_all
+from facthold.memory.activations import hermite_activation
+from facthold.models.forward import Forward, table_prompts
+from facthold.models.transformer import Transformer
+from known import Known
+
+MODELS: dict[str, Callable[[], Known]] = {
+    "built": known.countries,
+    "vocabulary": lambda: known.countries("vocabulary"),
+    "numbers": known.numbers,
+    "attention alone": known.attention_alone,
+    "with bias": known.random_model,
+}
+
+
+@pytest.fixture(params=MODELS)
+def model_and_problem(request: pytest.FixtureRequest) -> Known:
+    return MODELS[request.param]()
+
+
+def test_the_parts_of_every_fact_add_up_to_its_margin(model_and_problem: Known) -> None:
+    model, problem = model_and_problem
+    found = locate_all(model, problem)
+    told = judge_table(Forward.of(model, problem), problem, table_prompts(problem))
+    np.testing.assert_array_equal(found.margin, told.margin)
+    parts = np.concatenate([found.direct, found.through, found.bias[:, None], found.unsplit[:, None]], axis=1)
+    # 2^-53 for each of the products of which a part is made, as many as there are dimensions and neurons
+    tolerance = (problem.d + model.m + parts.shape[1]) * 2.0**-53 * np.abs(parts).sum(axis=1)
+    assert (np.abs(parts.sum(axis=1) - found.margin) <= 4 * tolerance).all()
+    assert (np.abs(found.direct.sum(axis=1) + found.mlp - found.margin) <= 4 * tolerance).all()
+    assert (model.mlp is not None and model.mlp.b is not None) == bool(np.any(found.bias))
+
+
+def test_an_activation_that_cannot_be_split_is_one_part() -> None:
+    _, problem = known.random_model()
+    model = Transformer.init(16, 4, 4, 8, key=jax.random.key(0), sigma=hermite_activation(2))
+    found = locate_all(model, problem)
+    assert not found.through.any()
+    total = found.direct.sum(axis=1) + found.unsplit
+    np.testing.assert_allclose(total, found.margin, atol=1e-12 * np.abs(found.direct).sum())
+
+
+def test_ablating_is_setting_weights_to_zero(model_and_problem: Known) -> None:
+    model, problem = model_and_problem
+    found, tokens = locate_all(model, problem), table_prompts(problem)
+    whole = judge_table(Forward.of(model, problem), problem, tokens).said
+    without = [eqx.tree_at(lambda t: t.W_O, model, model.W_O.at[h].set(0)) for h in range(model.H)]
+    if model.mlp is not None:
+        without.append(eqx.tree_at(lambda t: t.mlp.V, model, jnp.zeros_like(model.mlp.V)))
+    columns = [*range(model.H), *([len(found.components) - 1] if model.mlp is not None else [])]
+    for c, ablated in zip(columns, without, strict=True):
+        told = judge_table(Forward.of(ablated, problem), problem, tokens)
+        scale = np.abs(found.contributions).max()
+        np.testing.assert_allclose(found.ablated[:, c], told.margin, rtol=1e-6, atol=1e-9 * scale)
+        np.testing.assert_array_equal(found.changed[:, c], told.said != whole)
+
+
+def test_without_its_direct_path_a_model_is_its_mlp() -> None:
+    model, problem = known.random_model()
+    found = locate_all(model, problem)
+    c = found.components.index(DIRECT)
+    states = Forward.of(model, problem).states(table_prompts(problem)[0])
+    scores = (states.hidden @ np.asarray(model.mlp.V, np.float64)) @ problem.U.T
+    rows = np.arange(len(scores))
+    own = scores[rows, problem.table.answers]
+    scores[rows, problem.table.answers] = -np.inf
+    np.testing.assert_allclose(found.ablated[:, c], own - scores.max(axis=1), atol=1e-9)
+
+
+@pytest.mark.parametrize("which", ["built", "numbers", "attention alone"])
+def test_without_what_is_named_first_answers_change_most_often(which: str) -> None:
+    model, problem = MODELS[which]()
+    found = locate_all(model, problem)
+    first = found.order[:, 0]
+    lost = found.changed[np.arange(len(first)), first].mean()
+    for c in range(len(found.components)):
+        others = first != c
+        if others.any():
+            assert lost > found.changed[others, c].mean()
+    by_rank = found.changed_by_rank()
+    assert by_rank[0] == lost > by_rank[1:].max()
+
+
+def test_one_fact_in_words() -> None:
+    model, problem = known.countries()
+    found = locate(model, problem, "france", "capital")
+    everything = locate_all(model, problem)
+    assert (found.subject, found.relation, found.answer) == ("France", "capital", "Paris")
+    assert found.margin == pytest.approx(Knowledge(model, problem).ask("France", "capital").margin)
+    assert found.margin == pytest.approx(everything.margin[0])
+    assert [part.name for part in found.parts] == [everything.components[c] for c in everything.order[0]]
+    mlp = found.parts[0]
+    assert (mlp.name, mlp.direct) == (MLP, None)  # a built model has its facts there
+    heads = [part for part in found.parts if part.direct is not None]
+    assert sum(part.direct + part.through for part in heads) == pytest.approx(found.margin)
+    for part in heads:  # heads of other tokens look at EOS, those without any at everything, and add nothing
+        if not part.attends.startswith(("subject", "relation")):
+            assert abs(part.contribution) < 1e-3 * found.margin
+    assert sum(part.attends.startswith("relation") for part in heads) == 1
+    assert len(found.neurons) == 5
+
+
+def test_a_pair_that_is_not_in_the_table_is_held_nowhere() -> None:
+    with pytest.raises(FactholdError, match="is not in the table, so no weights hold it"):
+        locate(*known.countries(), "Sudan", "official_language")

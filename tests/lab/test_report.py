@@ -1,0 +1,229 @@
+"""The page is well formed, holds all that it was given, escaped, and needs nothing from elsewhere."""
+
+import base64
+import struct
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from facthold._util.errors import FactholdError
+from facthold.lab.provenance import Provenance
+from facthold.lab.report import FigureSection, duration, render, verdict_colour, write_report
+
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+NASTY = """<script>alert("1")</script> & 'x' ${title} $sections µ"""
+ORIGIN = Provenance(
+    facthold="1.2.3", commit="abc123+dirty", date="2030-01-02T03:04:05+00:00", platform="An-OS-1",
+    cpu="A <CPU>", cores=12, python="3.99.1", jax="9.8.7", seeds=(), seconds=3723.0,
+)  # fmt: skip
+
+
+def claim(**changes: Any) -> dict[str, Any]:
+    row = {"id": "theorem-1", "place": "theorem 1", "statement": "N <= d^2", "predicted": 1.0}
+    return row | {"measured": 1.23456789, "error": None, "verdict": "holds"} | changes
+
+
+class Page(HTMLParser):
+    """Checks that every tag is closed in its order; keeps texts, attributes and tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attrs]
+        assert len(names) == len(set(names)), f"an attribute twice in <{tag}>"
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append((self.open[-1], data.strip()))
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    def words(self, tag: str) -> list[str]:
+        return [text for where, text in self.texts if where == tag]
+
+
+def png() -> bytes:
+    """A picture of one white point, by the file format's definition."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0\xff\xff\xff")) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + parts
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "figure.png"
+    path.write_bytes(png())
+    return path
+
+
+@pytest.fixture
+def section(image: Path) -> FigureSection:
+    fits = [{"name": "linear memory", "slope": 1.98765, "constant": 0.25, "interval": (1.9, 2.05), "n": 12}]
+    return FigureSection(
+        name="fig1", title="Figure 1", caption="Capacity against size",
+        command="facthold figure 1 --preset smoke", preset="smoke", image=image, fits=fits, seconds=75.0,
+    )  # fmt: skip
+
+
+def test_everything_is_on_the_page(section: FigureSection, tmp_path: Path) -> None:
+    path = write_report(tmp_path / "out" / "report.html", [section], [claim()], ORIGIN)
+    assert path == tmp_path / "out" / "report.html"
+    page = Page(path.read_text("utf-8"))
+    cells = page.words("td") + page.words("th")
+    for text in ("theorem-1", "theorem 1", "N <= d^2", "1", "1.235", "–", "✓ holds"):
+        assert text in cells
+    for text in ("linear memory", "1.988", "0.25", "[1.9, 2.05]", "12"):
+        assert text in cells
+    for text in (
+        "1.2.3",
+        "abc123+dirty",
+        ORIGIN.date,
+        "A <CPU>, 12 cores; An-OS-1",
+        "3.99.1",
+        "9.8.7",
+        "1 h 2 min",
+    ):
+        assert text in cells
+    assert "facthold figure 1 --preset smoke" in page.words("code")
+    assert "Figure 1" in page.words("h2")
+    assert "Capacity against size" in page.words("figcaption")
+    assert any("1 min 15 s" in text for text in page.words("p"))
+    assert any("holds: 1" in text for text in page.words("p"))
+
+
+def test_what_comes_from_outside_is_escaped(section: FigureSection, image: Path) -> None:
+    nasty = FigureSection(
+        name=NASTY,
+        title=NASTY,
+        caption=NASTY,
+        command=NASTY,
+        preset=NASTY,
+        image=image,
+        fits=[{NASTY: NASTY}],
+    )
+    claims = [dict.fromkeys(claim(), NASTY) | {NASTY: NASTY}]
+    text = render([section, nasty], claims, ORIGIN, title=NASTY)
+    page = Page(text)
+    assert page.attributes("script") == []
+    assert "<script" not in text
+    for tag in ("title", "h1", "h2", "figcaption", "code", "td", "th", "caption", "a"):
+        assert any(NASTY in found for found in page.words(tag)), tag
+    assert any(NASTY in (attributes["alt"] or "") for attributes in page.attributes("img"))
+
+
+def test_pictures_are_inside_the_page_and_nothing_is_outside(section: FigureSection, image: Path) -> None:
+    text = render([section], [claim()], ORIGIN)
+    page = Page(text)
+    (picture,) = page.attributes("img")
+    head, _, data = (picture["src"] or "").partition(",")
+    assert head == "data:image/png;base64"
+    assert base64.b64decode(data) == image.read_bytes()
+    assert picture["alt"]
+    links = [
+        value or "" for _, attributes in page.tags for name, value in attributes.items() if name in ("href", "src")
+    ]
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_the_page_is_little_more_than_its_pictures(section: FigureSection, image: Path) -> None:
+    image.write_bytes(png() + bytes(200_000))
+    text = render([section], [claim()], ORIGIN)
+    assert len(text.encode()) < image.stat().st_size * 4 / 3 + 10_000  # base64 takes 4 letters for 3 bytes
+
+
+def test_svg_is_embedded_as_a_picture(section: FigureSection, tmp_path: Path) -> None:
+    path = tmp_path / "figure.svg"
+    path.write_text('<svg xmlns="http://www.w3.org/2000/svg"><g id="axes"/></svg>')
+    drawn = FigureSection(name="a", title="A", caption="a", command="a", preset="a", image=path)
+    page = Page(render([drawn, section], [], ORIGIN))
+    assert (page.attributes("img")[0]["src"] or "").startswith("data:image/svg+xml;base64,")
+    assert page.attributes("svg") == []
+
+
+def test_readers_find_their_way(section: FigureSection) -> None:
+    page = Page(render([section], [claim(), claim(id="theorem-2", verdict="fails")], ORIGIN))
+    assert page.attributes("html") == [{"lang": "en"}]
+    metas = page.attributes("meta")
+    assert any(meta.get("charset") == "utf-8" for meta in metas)
+    assert any(meta.get("name") == "viewport" for meta in metas)
+    assert all(header.get("scope") in ("col", "row") for header in page.attributes("th"))
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {(link["href"] or "")[1:] for link in page.attributes("a")} <= set(ids)
+    assert len(page.words("h1")) == 1
+
+
+@pytest.mark.parametrize(
+    ("verdict", "colour"),
+    [("holds", "good"), ("Holds: within 4 sem", "good"), ("fails", "bad"), ("not run", "open"), ("", "open")],
+)
+def test_a_verdict_has_a_colour_and_a_mark(verdict: str, colour: str) -> None:
+    assert verdict_colour(verdict) == colour
+    page = Page(render([], [claim(verdict=verdict)], ORIGIN))
+    assert [a["class"] for a in page.attributes("td") if a.get("class") in ("good", "bad", "open")] == [colour]
+
+
+def test_keys_beyond_the_known_ones_get_a_column(section: FigureSection) -> None:
+    page = Page(render([section], [claim(note="read me")], ORIGIN))
+    assert "note" in page.words("th")
+    assert "read me" in page.words("td")
+
+
+def test_a_page_without_anything_is_still_a_page() -> None:
+    page = Page(render([], [], ORIGIN))
+    assert "Figures: 0 (preset –). Claims: 0 (none)." in page.words("p")
+
+
+def test_a_second_report_replaces_the_first(section: FigureSection, tmp_path: Path) -> None:
+    path = tmp_path / "page" / "report.html"
+    write_report(path, [], [], ORIGIN)
+    write_report(path, [section], [], ORIGIN)
+    assert "Figure 1" in path.read_text("utf-8")
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_cannot_be_written_or_read_is_told_in_one_line(section: FigureSection, tmp_path: Path) -> None:
+    with pytest.raises(FactholdError, match=f"cannot write {tmp_path}"):
+        write_report(tmp_path, [section], [], ORIGIN)
+    section.image.unlink()
+    with pytest.raises(FactholdError, match="draw it again: facthold figure 1") as error:
+        write_report(tmp_path / "report.html", [section], [], ORIGIN)
+    assert str(section.image) in str(error.value)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_pictures_of_other_kinds_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"image=.*save it as one of: \.png, \.svg"):
+        FigureSection(name="a", title="A", caption="a", command="a", preset="a", image=tmp_path / "figure.pdf")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0.0 s"), (8.44, "8.4 s"), (60.0, "1 min 0 s"), (725.0, "12 min 5 s"), (12e3, "3 h 20 min")],
+)
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,128 @@
+"""Every figure from specs to picture on its smoke preset; config files; the runner and its store."""
+
+from pathlib import Path
+from typing import ClassVar
+
+import jax.numpy as jnp
+import jaxtyping
+import pytest
+
+from facthold._util.errors import FactholdError
+from facthold.cli.common import values
+from facthold.lab.cells import Cell
+from facthold.lab.runner import run_cells
+from facthold.lab.store import Store
+from facthold.models.memory import LinearMemory
+from facthold.studies.figures import FIGURES, PRESETS, figure
+
+
+class Quiet:
+    """A listener that only counts."""
+
+    def __init__(self) -> None:
+        self.todo, self.stored, self.done = 0, 0, 0
+
+    def begin(self, todo, n_stored) -> None:
+        self.todo, self.stored = len(todo), n_stored
+
+    def waiting(self) -> None:
+        pass
+
+    def finished(self, cell, result, seconds) -> None:
+        self.done += 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES)
+def test_smoke_preset_from_cells_to_pictures(name: str, tmp_path: Path) -> None:
+    wanted = figure(name)
+    cells = wanted.cells(wanted.grid("smoke"))
+    with Store(tmp_path / "r.sqlite") as store:
+        first, second = Quiet(), Quiet()
+        rows = run_cells(cells, store, first)
+        again = run_cells(cells, store, second)
+    assert first.done == first.todo == len({cell.key for cell in cells})
+    assert (second.todo, second.stored) == (0, first.todo)  # what is stored is not computed again
+    assert [r.result for r in rows] == [r.result for r in again]
+    read = [values(row) for row in rows]
+    assert any(r.get("N", r.get("accuracy", r.get("last_loss", r.get("best") or None))) is not None for r in read)
+    files = wanted.save(read, tmp_path / "out", "smoke")
+    assert [file.suffix for file in files] == [".png", ".svg"]
+    assert files[0].read_bytes().startswith(b"\x89PNG")
+    assert files[1].read_text().lstrip().startswith("<?xml")
+    for fit in wanted.fits(read):
+        assert fit.interval[0] <= (fit.constant if fit.slope == 1.0 else fit.slope) <= fit.interval[1]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_preset_makes_valid_cells(name: str) -> None:
+    wanted = figure(name)
+    assert set(wanted.presets) == set(PRESETS)
+    for preset in PRESETS:
+        cells = wanted.cells(wanted.grid(preset))
+        assert len({cell.key for cell in cells}) == len(cells)
+        assert all(cell.cost > 0 for cell in cells)
+
+
+def test_a_ceiling_is_drawn_as_an_arrow_and_fitted_nowhere() -> None:
+    """Rows without a capacity must not turn into points."""
+    wanted = figure("fig6")
+    rows = [
+        {"N": None, "N_min": None, "N_max": None, "status": "search ceiling", "d": 8, "m": 8, "M": 32, "map": "mod",
+         "method": "train:mlp-code", "per_seed": [{"stored": 40}], "n_params": 128}
+    ]  # fmt: skip
+    (axes,) = wanted.plot(rows).axes
+    assert not axes.containers  # no error bars
+    assert len(axes.texts) == 1
+    assert wanted.fits(rows) == []
+    (axes,) = wanted.plot([rows[0] | {"status": "failed"}]).axes
+    assert not axes.texts  # a failure is no ceiling
+
+
+def test_config_changes_the_grid_and_refuses_unknown_keys() -> None:
+    fig1 = figure("fig1")
+    grid = fig1.grid("smoke", {"linear_d": [4, 8], "n_seeds": 1})
+    assert grid.linear_d == (4, 8)
+    assert grid.n_seeds == 1
+    assert grid.mlp_sizes == fig1.presets["smoke"].mlp_sizes
+    for changes, says in (
+        ({"linear_ds": [4]}, "did you mean 'linear_d'"),
+        ({"linear_d": 4}, "must be a list"),
+        ({"linear_d": ["a"]}, "must be int"),
+        ({"mlp_sizes": [[1, 2, 3]]}, "must hold 2 values"),
+        ({"n_seeds": True}, "must be int"),
+    ):
+        with pytest.raises(FactholdError, match=says):
+            fig1.grid("smoke", changes)
+
+
+class Failing(Cell):
+    kind: ClassVar[str] = "failing"
+
+    def run(self):
+        raise ValueError("this cell cannot be computed")
+
+
+class Fine(Cell):
+    kind: ClassVar[str] = "fine"
+
+    @property
+    def cost(self) -> float:
+        return 10.0
+
+    def run(self):
+        return {"N": 1}
+
+
+def test_a_failing_cell_loses_nothing_that_was_stored(tmp_path: Path) -> None:
+    with Store(tmp_path / "r.sqlite") as store:
+        run_cells([Fine()], store, Quiet())
+        with pytest.raises(ValueError, match="cannot be computed"):
+            run_cells([Fine(), Failing()], store, Quiet())
+        assert Fine() in store
+
+
+def test_shapes_are_checked_under_test() -> None:
+    """The jaxtyping hook is on: a wrong shape is an error, not a silent broadcast."""
+    with pytest.raises(jaxtyping.TypeCheckError):
+        LinearMemory(jnp.zeros((2, 3)))
