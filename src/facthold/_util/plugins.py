@@ -1,8 +1,8 @@
 """What can be added in one file: recipes, figures and claims are found by looking, not by a list that names them.
 
-A module of the package `facthold.recipes` or `facthold.studies` is found by being there. Files of one's own are found in
-the folders that the variable FACTHOLD_PLUGINS names, and in installed packages with an entry point in the group
-'facthold'.
+A module of the package `facthold.recipes` or `facthold.studies` is found by being there. Files of one's own are
+found in the folders that the variable FACTHOLD_PLUGINS names, and in installed packages with an entry point in the
+group 'facthold'.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """A recipe: all that is known of one way to make a memory or a transformer.
 
-This module and those that define recipes load neither JAX nor SciPy: `facthold list` and `facthold plan` read them. What
-computes is imported inside the functions that compute.
+This module and those that define recipes load neither JAX nor SciPy: `facthold list` and `facthold plan` read them.
+What computes is imported inside the functions that compute.
 """
 
 from collections.abc import Callable, Mapping
