@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import known
-from facthold.cli.app import COMMANDS, _modules, main
+from facthold.cli.app import main
 from facthold.memory.associations import random_problem
 from facthold.models import LinearMemory, save_model
 
@@ -184,28 +184,6 @@ def test_what_cannot_be_asked_is_one_clear_line(arguments: list[str], says: str,
     assert (code, out) == (2, "")
     (line,) = err.strip().splitlines()
     assert says in line
-
-
-def test_one_command_is_one_module() -> None:
-    assert _modules(["ask", "m", "France", "capital"]) == {"ask"}
-    assert _modules(["--debug", "add", "--help"]) == {"edit"}
-    assert _modules(["--version"]) == set()
-    for arguments in (["--help"], ["asks"], []):
-        assert _modules(arguments) == set(COMMANDS.values())
-
-
-def test_every_command_is_in_the_module_that_is_said() -> None:
-    """Each module alone, in a process of its own, makes the commands that COMMANDS says of it, and ask stays light."""
-    script = (
-        "import sys; from facthold.cli import app as a; a._load([sys.argv[1]])\n"
-        "import typer; print(*typer.main.get_command(a.app).commands)\n"
-        "print(*{name.split('.')[0] for name in sys.modules} & {'matplotlib', 'scipy', 'optax', 'ray', 'pyarrow'})\n"
-        "print('facthold.lab' in sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script, "ask"], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == ["ask", "", "False"], done.stderr
-    done = subprocess.run([sys.executable, "-c", script, "--help"], capture_output=True, text=True, timeout=60)
-    assert set(done.stdout.splitlines()[0].split()) == set(COMMANDS)
 
 
 def _processor_seconds(*command: str) -> tuple[float, str]:

@@ -36,8 +36,8 @@ def test_an_edit_is_written_and_asked_again(folder: Path, run: Run) -> None:  # 
 
 def test_all_three_in_the_same_file(folder: Path, run: Run) -> None:  # noqa: F811
     same = ("-o", "m.safetensors", "--json")
-    added = json.loads(run("add", "m.safetensors", "Chad", "capital", "N'Djamena", *same)[1])
-    gone = json.loads(run("forget", "m.safetensors", "Peru", "capital", *same)[1])
+    added = json.loads(run("edit", "m.safetensors", "Chad", "capital", "N'Djamena", "--add", *same)[1])
+    gone = json.loads(run("edit", "m.safetensors", "Peru", "capital", "--forget", *same)[1])
     assert (added["efficacy"], added["facts"], added["file"]) == (1, 29, "m.safetensors")
     assert (gone["efficacy"], gone["facts"], gone["specificity"]) == (1, 28, 1)
     (change,) = gone["changes"]
@@ -53,14 +53,14 @@ def test_a_file_of_edits_with_a_summary(folder: Path, run: Run) -> None:  # noqa
     assert "2 changes: 100.00% of them hold at the end; of 26 other facts 100.00% of the right ones still are" in out
     assert [answer("e.safetensors", s, "capital") for s in ("France", "Italy", "Peru")] == ["Lyon", "Milan", "Lima"]
     Path("f.csv").write_text("subject,relation\nGhana,continent\nNiger,capital\n")
-    assert run("forget", "e.safetensors", "--file", "f.csv", "-o", "f.safetensors")[0] == 0
+    assert run("edit", "e.safetensors", "--forget", "--file", "f.csv", "-o", "f.safetensors")[0] == 0
     assert len(open_model("f.safetensors")[1].table) == len(open_model("e.safetensors")[1].table) - 2
 
 
 def test_the_last_fact_of_a_relation_is_forgotten_and_written(folder: Path, run: Run) -> None:  # noqa: F811
     problem = factual_recall(FactTable.from_rows([*known.ROWS[:6], ("Peru", "currency", "sol")]), 24, key=KEY)
     save_model("m.safetensors", selecting_attention(problem, 24, key=KEY, how="ridge"), problem)
-    code, out, err = run("forget", "m.safetensors", "Peru", "currency", "-o", "f.safetensors", "--json")
+    code, out, err = run("edit", "m.safetensors", "Peru", "currency", "--forget", "-o", "f.safetensors", "--json")
     assert (code, err) == (0, "")
     assert (json.loads(out)["efficacy"], json.loads(out)["facts"]) == (1, 6)
     assert open_model("f.safetensors")[1].table.labels.relations == ("capital",)
@@ -84,7 +84,7 @@ def test_a_change_that_does_not_take_is_not_written(folder: Path, run: Run) -> N
     [
         (["edit", "m.safetensors", "France", "capital", "Lyon"], "Missing option"),
         (["edit", "m.safetensors", "France", "capital", "-o", "x"], "give SUBJECT RELATION ANSWER, or --file"),
-        (["forget", "m.safetensors", "France", "-o", "x"], "give SUBJECT RELATION, or --file"),
+        (["edit", "m.safetensors", "France", "--forget", "-o", "x"], "give SUBJECT RELATION, or --file"),
         (["edit", "m.safetensors", "France", "capital", "Lyon", "-o", "."], "is a folder; give the name of a file"),
         (["edit", "m.safetensors", "a", "b", "c", "--file", "e.csv", "-o", "x"], "take one of SUBJECT"),
         (["edit", "m.safetensors", "--file", "empty.csv", "-o", "x"], "a header and nothing below it"),
@@ -93,8 +93,10 @@ def test_a_change_that_does_not_take_is_not_written(folder: Path, run: Run) -> N
             "fact 2 of 2, so that nothing was written: unknown",
         ),
         (["edit", "none.safetensors", "a", "b", "c", "-o", "x"], "no such model file"),
-        (["add", "m.safetensors", "France", "anthem", "x", "-o", "x"], "build the model again"),
-        (["forget", "m.safetensors", "Sudan", "official_language", "-o", "x"], "nothing to forget"),
+        (["edit", "m.safetensors", "France", "anthem", "x", "--add", "-o", "x"], "build the model again"),
+        (["edit", "m.safetensors", "Sudan", "official_language", "--forget", "-o", "x"], "nothing to forget"),
+        (["edit", "m.safetensors", "France", "capital", "Lyon", "--forget", "-o", "x"], "takes SUBJECT RELATION alone"),
+        (["edit", "m.safetensors", "France", "capital", "Lyon", "--add", "--forget", "-o", "x"], "take one of --add"),
     ],
 )
 def test_what_cannot_be_changed_is_one_clear_line(

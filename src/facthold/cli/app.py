@@ -6,29 +6,62 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
-from facthold._util.errors import FactholdError
+from facthold._util.errors import FactholdError, unknown
 from facthold.cli.basics import interrupted
 
 INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
-COMMANDS = {
-    "facts": "facts", "build": "build", "ask": "ask", "edit": "edit", "add": "edit", "forget": "edit",
-    "locate": "locate", "watch": "watch", "plan": "plan", "bits": "bits", "bench": "bench", "construct": "construct",
-    "figure": "figure", "reproduce": "figure",
-    "list": "inspect", "results": "inspect", "memory": "memory", "capacity": "memory", "sweep": "sweep",
-    "transformer": "transformer", "fact-capacity": "transformer", "verify": "verify",
-}  # fmt: skip
-"""The module of this package that makes each command, in the order in which the help lists them."""
-WITHOUT_CELLS = {"facts", "build", "bits", "ask", "edit", "locate", "watch", "plan"}
+SECTIONS = {
+    "Know your facts": {
+        "facts": ("facts", "real facts from installed packages, as a file"),
+        "build": ("build", "the smallest model found that knows a file of facts"),
+        "ask": ("ask", "ask a model for a fact, or for a file of them"),
+        "edit": ("edit", "change, add or forget a fact in a model, without training"),
+        "locate": ("locate", "which heads and neurons hold a fact"),
+        "watch": ("watch", "watch facts being learnt, live in the terminal"),
+    },
+    "Check the paper": {
+        "figure": ("figure", "compute and draw one figure"),
+        "verify": ("verify", "check claims: predicted, measured, verdict"),
+        "reproduce": ("figure", "figures, claims and one report page"),
+    },
+    "Size a model": {
+        "plan": ("plan", "how large a model must be for so many facts"),
+        "make": ("make", "one memory or transformer of a given size, and what it recalls"),
+        "capacity": ("capacity", "the most that a memory or transformer of a given size holds"),
+        "bits": ("bits", "how few bits per weight a model still needs"),
+    },
+    "Look around": {
+        "list": ("inspect", "figures, claims, recipes and protocols"),
+        "results": ("inspect", "what is stored, as a table, CSV or Parquet"),
+        "status": ("status", "how a long run in another terminal is going"),
+        "bench": ("bench", "how fast this machine trains"),
+    },
+}
+"""The commands by what a person wants to do: the module of this package that makes each, and what it is for."""
+COMMANDS = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
+WITHOUT_CELLS = {"facts", "build", "bits", "ask", "edit", "locate", "watch", "plan", "make"}
 """Modules whose commands keep no results: there is nothing to say about them after Ctrl-C."""
+
+
+class Commands(TyperGroup):
+    """The help lists all commands and loads none: most of them need JAX, which takes seconds to import."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, outline) for name, (_, outline) in commands.items()])
+
 
 app = typer.Typer(
     name="facthold",
+    cls=Commands,
     help="A laboratory for factual recall: how many facts fit in how many parameters, and which weights hold them.",
     no_args_is_help=True,
     add_completion=False,
@@ -83,28 +116,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN)
     if code == INTERRUPTED:
         kept = "; cells that were finished are stored, and the same command goes on after them"
-        nothing = _modules(arguments) <= WITHOUT_CELLS and "--calibrate" not in arguments
+        nothing = COMMANDS.get(_command(arguments) or "") in WITHOUT_CELLS and "--calibrate" not in arguments
         _fail("interrupted" + ("" if nothing else kept), INTERRUPTED)
     _leave(code)
 
 
 def _load(arguments: Sequence[str]) -> None:
-    """Import the commands that these arguments need.
-
-    One command is one module, so that a light command does not wait for the figures, the sweep and the solvers.
-    """
-    wanted = _modules(arguments)
-    for module in dict.fromkeys(COMMANDS.values()):
-        if module in wanted:
-            importlib.import_module(f"facthold.cli.{module}")
+    """Import the command that is asked for, and no other: a light one does not wait for the solvers of the rest."""
+    command = _command(arguments)
+    if command is not None:
+        if command not in COMMANDS:
+            raise unknown("command", command, COMMANDS)
+        importlib.import_module(f"facthold.cli.{COMMANDS[command]}")
 
 
-def _modules(arguments: Sequence[str]) -> set[str]:
-    """The module of the command that is asked for. The help and a misspelt command need the names of all of them."""
-    command = next((argument for argument in arguments if not argument.startswith("-")), None)
-    if command is None and "--version" in arguments:
-        return set()
-    return {COMMANDS[command]} if command in COMMANDS else set(COMMANDS.values())
+def _command(arguments: Sequence[str]) -> str | None:
+    """The command that is asked for; None for the help and the version."""
+    return next((argument for argument in arguments if not argument.startswith("-")), None)
 
 
 def _interrupt(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""facthold edit, add, forget: change what a model knows, one rank-one change a fact."""
+"""facthold edit: change, add or forget facts of a model, by one rank-one change for each."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,15 +20,6 @@ from facthold.knowledge.edit import Edited, Report
 from facthold.models.saving import save_model
 from facthold.models.transformer import Transformer
 
-AnswerArgument = Annotated[str | None, typer.Argument(help="The answer, known or new.")]
-FileOption = Annotated[Path | None, typer.Option("--file", help="Many of them, one after another, from a file.")]
-OutputOption = Annotated[
-    Path, typer.Option("--output", "-o", help="Where to write the model; it may be the same file.")
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Write the model even where a change did not take.")]
-InPlaceOption = Annotated[
-    bool, typer.Option("--in-place", help="Change the last linear map alone, even where other facts are lost by it.")
-]
 Row = tuple[str, ...]
 One = Callable[..., Edited]
 DONE = {
@@ -45,49 +36,31 @@ def edit(
     model: ModelArgument,
     subject: SubjectArgument = None,
     relation: RelationArgument = None,
-    answer: AnswerArgument = None,
-    output: OutputOption = ...,  # type: ignore[assignment]
-    file: FileOption = None,
-    in_place: InPlaceOption = False,
-    force: ForceOption = False,
+    answer: Annotated[str | None, typer.Argument(help="The answer, known or new; none with --forget.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where to write the model; it may be the same file.")
+    ] = ...,  # type: ignore[assignment]
+    add: Annotated[bool, typer.Option("--add", help="The fact is new; so may be its subject and answer.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Take the fact out: say something else.")] = False,
+    file: Annotated[Path | None, typer.Option("--file", help="Many of them, one after another, from a file.")] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Change the last linear map alone, even where other facts are lost.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write the model even where a change did not take.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Give a fact another answer by one change of rank one, without training (in float64).
+    """Give a fact another answer, add one or forget one, by a change of rank one and without training (in float64).
 
-    It is made in the last linear map; where other facts would be lost by that, the fact gets a neuron of its own.
+    The change is made in the last linear map; where other facts would be lost by that, the fact gets a neuron of its
+    own. For a new relation, build the model again.
     """
-    _run(partial(edits.edit, in_place=in_place), model, _rows(file, (subject, relation, answer)), output, force, json)
-
-
-@app.command()
-def add(
-    model: ModelArgument,
-    subject: SubjectArgument = None,
-    relation: RelationArgument = None,
-    answer: AnswerArgument = None,
-    output: OutputOption = ...,  # type: ignore[assignment]
-    file: FileOption = None,
-    in_place: InPlaceOption = False,
-    force: ForceOption = False,
-    json: JsonOption = False,
-) -> None:
-    """Add a fact to a model. Subject and answer may be new; for a new relation, build the model again."""
-    _run(partial(edits.add, in_place=in_place), model, _rows(file, (subject, relation, answer)), output, force, json)
-
-
-@app.command()
-def forget(
-    model: ModelArgument,
-    subject: SubjectArgument = None,
-    relation: RelationArgument = None,
-    output: OutputOption = ...,  # type: ignore[assignment]
-    file: FileOption = None,
-    in_place: InPlaceOption = False,
-    force: ForceOption = False,
-    json: JsonOption = False,
-) -> None:
-    """Take a fact out of a model, so that it says something else."""
-    _run(partial(edits.forget, in_place=in_place), model, _rows(file, (subject, relation)), output, force, json)
+    if add and forget:
+        raise ValueError("take one of --add and --forget")
+    one = edits.add if add else edits.forget if forget else edits.edit
+    if forget and answer is not None:
+        raise ValueError(f"--forget takes SUBJECT RELATION alone, not the answer {answer!r} too")
+    given = (subject, relation) if forget else (subject, relation, answer)
+    _run(partial(one, in_place=in_place), model, _rows(file, given), output, force, json)
 
 
 def _rows(file: Path | None, given: Sequence[str | None]) -> list[Row]:
