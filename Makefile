@@ -27,18 +27,15 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	$(BIN)/facthold verify $(DEMO_CLAIMS) --store out/demo.sqlite
-	$(BIN)/facthold transformer -S 16 -R 16 -d 16 --save out/transformer.safetensors
+	$(BIN)/facthold make --recipe train -S 16 -R 16 -d 16 -H 8 -o out/transformer.safetensors
 	$(BIN)/facthold facts countries -o out/countries.csv
 	$(BIN)/facthold build out/countries.csv -o out/countries.safetensors
 	$(BIN)/facthold ask out/countries.safetensors France capital
-	$(BIN)/facthold watch countries --save out/watch
-	$(BIN)/facthold reproduce fig1 fig5 fig6 ladder --figures-only --store out/demo.sqlite --out out
+	$(BIN)/facthold watch countries -o out/watch
+	$(BIN)/facthold reproduce fig1 fig5 fig6 ladder --figures-only --store out/demo.sqlite -o out
 
 test: check
-	@# In three parts, so that no process compiles more programs than Linux has memory maps for.
-	$(BIN)/python -m pytest -n 2 tests/c* tests/d* tests/facts tests/_util tests/test_house.py
-	$(BIN)/python -m pytest -n 2 tests/k* tests/l* tests/m* tests/plan tests/train tests/theory
-	$(BIN)/python -m pytest -n 2 tests/studies
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -11,40 +11,47 @@ It searches several seeds at once; times are given for one seed each.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import time
+from itertools import islice
 from typing import Any
 
+import equinox as eqx
+
+from facthold.recipes import memory_recipe, training_member
 from facthold.studies.memories.capacity import Capacity
-from facthold.studies.speed import Bench, PlainRun, needed_flops, peak_flops, run_bench
+from facthold.train.bench import MemoryBench, in_fresh_process, memory_flops, peak_flops, plain_memory, run_bench
+from facthold.train.tasks import StoreAssociations
 
 
 def plain_search(cell: Capacity, seed: int) -> dict[str, Any]:
     """The authors' bisection for one seed."""
-    protocol = cell.way.protocol
-    assert protocol is not None
+    recipe = memory_recipe(cell.method)
+    assert recipe.protocol is not None
     start, steps = time.perf_counter(), 0
     low, high = cell.d, cell.m * cell.d
     while high / low > 1 + cell.tolerance and high - low > 1:
         N = (low + high) // 2
-        run = PlainRun(cell.way, cell.problem(N, seed), cell.m, seed)
-        stored = run.train(protocol.steps, goal=cell.goal) >= cell.goal
-        steps += len(run.losses)
+        problem = cell.problem(N, seed)
+        task, losses, stored = StoreAssociations.of(problem, pad=False), [], False
+        recalled = eqx.filter_jit(task.accuracy)
+        run = plain_memory(training_member(recipe, problem, cell.m, seed).model, problem, recipe.protocol)
+        for model, loss in islice(run, recipe.protocol.steps):
+            losses.append(loss)
+            if len(losses) % recipe.protocol.check_every == 0 and recalled(model) >= cell.goal:
+                stored = True
+                break
+        steps += len(losses)
         low, high = (N, high) if stored else (low, N)
         verdict = "stored" if stored else "not stored"
-        print(f"  plain, seed {seed}: N={N} {verdict} after {len(run.losses)} steps", file=sys.stderr, flush=True)
+        print(f"  plain, seed {seed}: N={N} {verdict} after {len(losses)} steps", file=sys.stderr, flush=True)
     return {"N": low, "steps": steps, "seconds": time.perf_counter() - start}
 
 
 def plain_side(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Run the plain search in a fresh process, with XLA's own threads and as many of NumPy's as there are cores."""
-    threads = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=true", "OPENBLAS_NUM_THREADS": str(os.cpu_count())}
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")} | threads
-    command = [sys.executable, __file__, "--plain-side", "-d", str(options.d), "-m", str(options.m)]
-    command += ["--plain-seeds", str(options.plain_seeds)]
-    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    """Run the plain search in a fresh process."""
+    sizes = ("-d", str(options.d), "-m", str(options.m), "--plain-seeds", str(options.plain_seeds))
+    return json.loads(in_fresh_process(__file__, "--plain-side", *sizes))
 
 
 def main() -> None:
@@ -64,13 +71,13 @@ def main() -> None:
     start = time.perf_counter()
     ours = cell.run()
     ours_seconds = (time.perf_counter() - start) / options.seeds
-    print(f"ours: N = {ours['N']} ({ours['N_min']} to {ours['N_max']}), {ours_seconds:.1f} s a seed", file=sys.stderr)
+    print(f"ours: N = {ours['N']} ({ours['N_min']} to {ours['N_max']}), {ours_seconds:.1f} s per seed", file=sys.stderr)
     plain = plain_side(options)
     plain_seconds = sum(run["seconds"] for run in plain) / len(plain)
     N = round(ours["N"] or cell.guess)
-    step = run_bench(Bench("train:mlp-code", N, options.d, options.m), seconds=6.0)
+    step = run_bench(MemoryBench("mlp-code", N, options.d, options.m), seconds=6.0)
     spent = sum(
-        probe["steps"] * needed_flops(probe["N"], probe["N"], options.d, options.m)
+        probe["steps"] * memory_flops(probe["N"], probe["N"], options.d, options.m)
         for seed in ours["per_seed"]
         for probe in seed["probes"]
     )
@@ -81,7 +88,7 @@ def main() -> None:
         "plain_steps": [run["steps"] for run in plain], "ratio": plain_seconds / ours_seconds,
         "step_ours_ms": step["ours_ms"], "step_plain_ms": step["plain_ms"], "share_of_peak": step["share_of_peak"],
         "peak_gflops": peak / 1e9, "search_share_of_peak": spent / (ours_seconds * options.seeds) / peak,
-        "needed_mflops_per_step": needed_flops(N, N, options.d, options.m) / 1e6,
+        "needed_mflops_per_step": memory_flops(N, N, options.d, options.m) / 1e6,
     }  # fmt: skip
     print(json.dumps(result, indent=1) if options.json else "\n".join(f"{k:>24}: {v}" for k, v in result.items()))
 

@@ -13,38 +13,36 @@ import time
 from typing import Any
 
 from facthold._util.keys import derive
+from facthold.facts.seeded import seeded_recall, seeded_table
 from facthold.measure.fact_recall import fact_accuracy, fact_margins
-from facthold.recipes.builders import Knobs, builder
-from facthold.studies.constructions.built_size import text_problem
-from facthold.studies.transformers.fact_capacity import best_run, make_problem, nested_table, racing_members
-from facthold.studies.transformers.variants import VARIANTS
-from facthold.train import RecallFacts, fit, protocol
+from facthold.models.sizes import Shape
+from facthold.recipes import build_facts, fact_recipe
+from facthold.recipes.base import Sizes
+from facthold.train.protocols import protocol
+from facthold.train.race import train
 
 TABLES = ((16, 18, 46, 16, 64), (32, 32, 96, 32, 128), (45, 45, 120, 45, 180))
 """S = R with D = 8; d and m of what is built; d and m of what is trained, with H = 8 and H d_h = d (40 at d = 45)."""
-WAY = VARIANTS["code"]
 
 
 def compare(S: int, d: int, m: int, trained_d: int, trained_m: int, name: str) -> dict[str, Any]:
-    table = nested_table("random", S, S, 8, 0)
-    problem, seconds = text_problem(table, d, 0), []
+    table = seeded_table("random", S, S, 8, 0)
+    problem, seconds = seeded_recall(table, d, 0), []
     for _ in range(2):
         start = time.perf_counter()
-        model = builder("selected").build(problem, Knobs(m=m), derive("build", 0, "selected"))
+        model = build_facts(fact_recipe("selected"), problem, Sizes(m=m), seed=0)
         seconds.append(time.perf_counter() - start)
     recalled = float((fact_margins(model, problem, key=derive("ask", 0), draws=10) > 0).mean())
-    training, asked = protocol(name), make_problem(table, trained_d, 0, WAY, 32)
+    asked = seeded_recall(table, trained_d, 0, "code")
     start = time.perf_counter()
-    race = racing_members(RecallFacts.of(asked), 8, trained_d // 8, trained_m, 0, WAY, training, "one")
-    best = best_run(race, fit(race, training))
+    run = train(asked, Shape(trained_d, 8, trained_d // 8, trained_m), protocol(name), seed=0).run
     trained_seconds = time.perf_counter() - start
-    run = best[0] if best else None
     return {
         "facts": len(table), "built_params": model.n_params, "built_recall": recalled, "built_seconds": seconds[0],
         "built_again_seconds": seconds[1],
-        "trained_params": run.model.n_params if run else None, "trained_seconds": trained_seconds,
-        "trained_recall": fact_accuracy(run.model, asked, key=derive("ask", 0)) if run else 0.0,
-        "trained": run.status if run else "diverged", "ratio": trained_seconds / seconds[0],
+        "trained_params": run.model.n_params, "trained_seconds": trained_seconds,
+        "trained_recall": fact_accuracy(run.model, asked, key=derive("ask", 0)),
+        "trained": run.status, "ratio": trained_seconds / seconds[0],
     }  # fmt: skip
 
 

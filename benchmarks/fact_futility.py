@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from facthold.studies.transformers.fact_capacity import FactCapacity
-from facthold.train import fit, protocol
-from facthold.train.engine import ROUNDING
-from facthold.train.protocols import Futility
+from facthold.train.engine import ROUNDING, fit
+from facthold.train.protocols import Futility, protocol
 
 CURVES = Path(__file__).parent / "data" / "fact_curves.npz"
 CHOSEN_ON = (

@@ -13,11 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from facthold.recipes.make import training_member
-from facthold.recipes.methods import method
+from facthold.recipes import memory_recipe, training_member
 from facthold.studies.memories.capacity import Capacity
-from facthold.train import fit
-from facthold.train.engine import ROUNDING
+from facthold.train.engine import ROUNDING, fit
 from facthold.train.protocols import Protocol
 
 SHARES = (0.96, 0.98, 1.0, 1.02, 1.04, 1.08)
@@ -29,13 +27,13 @@ LARGE = (("train:linear-code", 45, 0), ("train:mlp-code", 16, 64), ("train:mlp-t
 
 def full_curves(name: str, d: int, m: int, seeds: tuple[int, ...]) -> list[tuple[str, np.ndarray]]:
     """The accuracy curves of full-length runs around the capacity."""
-    way = method(name)
-    assert way.protocol is not None
+    recipe = memory_recipe(name)
+    assert recipe.protocol is not None
     cell = Capacity(method=name, d=d, m=m, seeds=seeds, tolerance=0.03)
     capacity = cell.run()["N"]
-    endless = dataclasses.replace(way.protocol, futility=None, goal=1.0)
+    endless = dataclasses.replace(recipe.protocol, futility=None, goal=1.0)
     asked = [(round(share * capacity), seed) for share in SHARES for seed in seeds]
-    runs = fit([training_member(way, cell.problem(N, seed), m, seed) for N, seed in asked], endless)
+    runs = fit([training_member(recipe, cell.problem(N, seed), m, seed) for N, seed in asked], endless)
     return [(f"{name} d={d} m={m} N={N} seed={seed}", run.curve) for (N, seed), run in zip(asked, runs, strict=True)]
 
 
@@ -66,7 +64,7 @@ def main() -> None:
             np.savez_compressed(options.curves, **curves)
     wrong, full_steps, rule_steps = [], 0, 0
     for name, curve in curves.items():
-        protocol = method(name.split()[0]).protocol
+        protocol = memory_recipe(name.split()[0]).protocol
         assert protocol is not None
         full, at, ours, looks = judge(curve, protocol)
         full_steps += at * protocol.check_every

@@ -1,5 +1,32 @@
 """All tests run as the command line does: `import facthold` settles threads and keeps compiled programs."""
 
+import os
+from pathlib import Path
+
+import pytest
+
 import facthold
+from facthold._util.programs import drop_programs
 
 assert facthold.__version__
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """A process that runs hundreds of tests compiles more programs than Linux has memory maps for, and would die.
+
+    After every test: a figure takes up to 6,000 maps, so that after every sixteenth would be too late.
+    """
+    drop_programs()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first, so that no worker is alone with one of them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(scope="session")
+def smoke_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One store of smoke cells for all tests and workers: figures and claims share cells, and compute them once."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke.sqlite"

@@ -4,9 +4,12 @@ import dataclasses
 import os
 import signal
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from facthold._util.programs import memory_maps
 from facthold.lab.cells import Cell, Result
 
 
@@ -75,6 +78,29 @@ class Failing(Cell):
 
     def run(self) -> Result:
         raise Strange("this", "that") if self.strange else ValueError("this cell cannot be computed")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compiling(Cell):
+    """Compiles programs that no other cell shares, and says how many memory maps there are then."""
+
+    kind: ClassVar[str] = "compiling"
+    n: int
+    programs: int = 8
+
+    def run(self) -> Result:
+        import numpy as np
+
+        for i in range(self.programs):
+            _compiled()(np.ones(1 + self.n * self.programs + i, np.float32))
+        return {"maps": memory_maps()}
+
+
+@cache
+def _compiled() -> Callable[[Any], Any]:
+    import jax
+
+    return jax.jit(lambda x: 2 * x)
 
 
 def started(log: str, n: int) -> None:

@@ -9,8 +9,7 @@ import pytest
 
 import facthold
 from facthold.lab.figure import PRESETS
-from facthold.studies.claims import CLAIMS
-from facthold.studies.figures import FIGURES
+from facthold.lab.registry import claims, figures
 from facthold.studies.sizes.calibrations import cells as calibration_cells
 
 SOURCE = Path(facthold.__file__).parent
@@ -60,8 +59,8 @@ def test_theory_imports_no_model() -> None:
 
 
 def keys() -> dict[str, list[str]]:
-    found = {f"figure {f.name}/{p}": f.cells(f.grid(p)) for f in FIGURES.values() for p in PRESETS}
-    found |= {f"claim {c.id}/{p}": c.cells(p) for c in CLAIMS.values() for p in PRESETS}
+    found = {f"figure {f.name}/{p}": f.cells(f.grid(p)) for f in figures().values() for p in PRESETS}
+    found |= {f"claim {c.id}/{p}": c.cells(p) for c in claims().values() for p in PRESETS}
     found["plan"] = [cell for _, _, cell in calibration_cells()]
     return {name: [cell.key[:12] for cell in cells] for name, cells in found.items()}
 

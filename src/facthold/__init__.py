@@ -1,11 +1,71 @@
 """facthold: a laboratory for factual recall in transformers.
 
 How many facts fit in how many parameters, which weights hold them, and how training puts them there.
-See ``docs/architecture.md`` for the order of the modules and ``docs/symbols.md`` for the names.
+
+    import facthold as fh
+
+    model = fh.build("countries.csv")                     # or a pandas frame, a list, a dictionary
+    model.ask("France", "capital").answer                 # 'Paris'
+    model.edit("France", "capital", "Lyon").report        # what else changed
+    model.locate("France", "capital").parts[0]            # the part of the model that holds it
+    fh.run_figure("fig4", preset="quick")                 # the paper's experiments, and fh.verify its claims
+
+Every name below is imported when it is first used: `import facthold` alone loads neither JAX nor NumPy. See
+``docs/architecture.md`` for the order of the modules and ``docs/symbols.md`` for the names.
 """
 
+from typing import TYPE_CHECKING
+
+from facthold._util.lazy import lazy
 from facthold._util.runtime import configure
 
+if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the lists
+    from facthold import recipes
+    from facthold._util.errors import FactholdError
+    from facthold._util.keys import derive
+    from facthold.facts.files import read_facts, real_facts
+    from facthold.facts.problem import FactualRecall, factual_recall
+    from facthold.facts.table import FactTable, random_table
+    from facthold.facts.writing import write_facts
+    from facthold.knowledge.model import Model, build, load
+    from facthold.lab.api import claims, figures, reproduce, results, run_figure, verify
+    from facthold.lab.store import Store
+    from facthold.memory.associations import Problem, random_problem
+    from facthold.models.memory import LinearMemory, LowRankMemory, MLPMemory
+    from facthold.models.saving import load_model, save_model
+    from facthold.models.transformer import Transformer
+    from facthold.plan.plan import plan
+    from facthold.recipes import make_memory
+    from facthold.train.engine import fit
+    from facthold.train.protocols import Protocol, protocol
+
+__all__ = [
+    "FactTable", "FactholdError", "FactualRecall", "LinearMemory", "LowRankMemory", "MLPMemory", "Model", "Problem",
+    "Protocol", "Store", "Transformer", "build", "claims", "derive", "factual_recall", "figures", "fit", "load",
+    "load_model", "make_memory", "plan", "protocol", "random_problem", "random_table", "read_facts", "real_facts",
+    "recipes", "reproduce", "results", "run_figure", "save_model", "verify", "write_facts",
+]  # fmt: skip
 __version__ = "0.1.0"
+
+MODULES = {
+    "facthold": ("plan", "recipes"),
+    "facthold._util.errors": ("FactholdError",),
+    "facthold._util.keys": ("derive",),
+    "facthold.facts.files": ("read_facts", "real_facts"),
+    "facthold.facts.problem": ("FactualRecall", "factual_recall"),
+    "facthold.facts.table": ("FactTable", "random_table"),
+    "facthold.facts.writing": ("write_facts",),
+    "facthold.knowledge.model": ("Model", "build", "load"),
+    "facthold.lab.api": ("claims", "figures", "reproduce", "results", "run_figure", "verify"),
+    "facthold.lab.store": ("Store",),
+    "facthold.memory.associations": ("Problem", "random_problem"),
+    "facthold.models.memory": ("LinearMemory", "LowRankMemory", "MLPMemory"),
+    "facthold.models.saving": ("load_model", "save_model"),
+    "facthold.models.transformer": ("Transformer",),
+    "facthold.recipes": ("make_memory",),
+    "facthold.train.engine": ("fit",),
+    "facthold.train.protocols": ("Protocol", "protocol"),
+}
+__getattr__, __dir__ = lazy(__name__, MODULES)
 
 configure()

@@ -16,8 +16,10 @@ import jax
 import numpy as np
 import facthold
 from facthold.memory.associations import random_problem
-from facthold.models import MLPMemory
-from facthold.train import Member, StoreAssociations, fit, protocol
+from facthold.models.memory import MLPMemory
+from facthold.train.engine import Member, fit
+from facthold.train.protocols import protocol
+from facthold.train.tasks import StoreAssociations
 problem = random_problem(N=24, d=16, key=jax.random.key(0))
 start = MLPMemory.init(d=16, m=8, key=jax.random.key(1))
 (run,) = fit([Member(start, StoreAssociations.of(problem), jax.random.key(2))], protocol("mlp-text"))

@@ -1,12 +1,19 @@
 """The program itself: which module makes which command, and what each has to load."""
 
+import importlib
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import typer
 
+import known
+from facthold import __version__
 from facthold._util.errors import FactholdError
-from facthold.cli.app import COMMANDS, SECTIONS, _command, _load
+from facthold.cli.app import COMMANDS, SECTIONS, _command, _load, app, in_options
+from facthold.models.saving import save_model
 
 HEAVY = {"jax", "jaxlib", "equinox", "optax", "diffrax", "matplotlib", "ray", "pyarrow", "pandas", "scipy.stats"}
 """Each takes a second or so to import."""
@@ -54,15 +61,61 @@ def test_the_help_says_what_every_command_is_for_in_a_line() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("module", sorted(set(COMMANDS.values())))
-def test_every_command_is_in_the_module_that_is_said(module: str) -> None:
-    """Each module alone, in a process of its own, makes the commands that `SECTIONS` says of it."""
+def test_every_command_is_in_the_module_that_is_said() -> None:
+    """Each module makes the commands that `SECTIONS` says of it, and no others."""
     script = (
-        "import importlib, sys, typer; from facthold.cli.app import app\n"
-        "importlib.import_module(f'facthold.cli.{sys.argv[1]}')\n"
-        "print(*typer.main.get_command(app).commands)"
+        "import importlib; from facthold.cli.app import COMMANDS, app\n"
+        "made = lambda: {c.name or c.callback.__name__ for c in app.registered_commands}\n"
+        "for module in sorted(set(COMMANDS.values())):\n"
+        "    before = made()\n"
+        "    importlib.import_module(f'facthold.cli.{module}')\n"
+        "    print(module, *sorted(made() - before))\n"
     )
-    assert set(python(script, module).split()) == {name for name, of in COMMANDS.items() if of == module}
+    lines = [line.split() for line in python(script).splitlines()]
+    assert {(module, name) for module, *names in lines for name in names} == {(m, c) for c, m in COMMANDS.items()}
+
+
+def test_no_help_page_loads_what_computes_and_all_fit_80_columns() -> None:
+    script = (
+        "import sys; from facthold.cli import app\n"
+        "def leave(code): raise SystemExit(code)\n"
+        "app._leave = leave\n"
+        "for name in app.COMMANDS:\n"
+        "    try: app.main([name, '--help'])\n"
+        "    except SystemExit: pass\n"
+        "print('LOADED', *sys.modules)\n"
+    )
+    *pages, modules = python(script).splitlines()
+    assert max(map(len, pages)) <= 80
+    assert sum(line.startswith("Usage:") for line in pages) == len(COMMANDS)
+    assert not HEAVY & set(modules.split())
+    text = "\n".join(pages)
+    for old in ("--goal", "--save", "--out ", "--method"):
+        assert old not in text
+
+
+def test_asking_loads_nothing_that_trains_or_draws(tmp_path: Path) -> None:
+    save_model(tmp_path / "m.safetensors", *known.countries())
+    arguments = ("ask", str(tmp_path / "m.safetensors"), "France", "capital")
+    assert loaded(*arguments) <= {"jax", "jaxlib", "equinox"}
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ("accuracy=1.2 must be above 0", "--accuracy 1.2 must be above 0"),
+        ("goal=1.2 must be above 0", "--accuracy 1.2 must be above 0"),
+        ("d_h=0 and d=4: H d_h = alpha d", "--d-h 0 and -d 4: H d_h = alpha d"),
+        ("H=3 is too large; or fewer n_noise", "--heads 3 is too large; or fewer --noise-tokens"),
+        ("unknown recipe 'x'; take recipe='selected'", "unknown recipe 'x'; take --recipe selected"),
+        ("(method='a b', m=3), m.d=7", "(--recipe a b, -m 3), m.d=7"),
+        ("give another output, or another seed of the table", "give another --output, or another --seed of the table"),
+        ("a table of facts; store it", "a table of facts; store it"),
+    ],
+)  # fmt: skip
+def test_arguments_in_errors_become_options(message: str, says: str) -> None:
+    importlib.import_module("facthold.cli.make")
+    assert in_options(message, typer.main.get_command(app).commands["make"].params) == says  # type: ignore[attr-defined]
 
 
 def test_the_command_is_the_first_word_that_is_no_option() -> None:
@@ -74,3 +127,20 @@ def test_the_command_is_the_first_word_that_is_no_option() -> None:
 def test_a_misspelt_command_is_told_the_nearest() -> None:
     with pytest.raises((ValueError, FactholdError), match="did you mean 'verify'"):
         _load(["verfy"])
+
+
+def test_version_help_and_a_command_that_is_none(run: Callable[..., tuple[int, str, str]]) -> None:
+    assert run("--version")[1].strip() == f"facthold {__version__}"
+    assert run()[1] == run("--help")[1]
+    assert run("nonsense")[2].startswith("facthold: unknown command 'nonsense'")
+
+
+def test_debug_shows_the_traceback(run: Callable[..., tuple[int, str, str]]) -> None:
+    with pytest.raises(FactholdError, match="-N 0 must be at least 1") as error:
+        app(["make", "-N", "0"], standalone_mode=False)
+    assert isinstance(error.value.__cause__, ValueError)
+    done = subprocess.run(
+        [sys.executable, "-m", "facthold", "make", "-N", "0", "--debug"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode != 0
+    assert "Traceback" in done.stderr

@@ -3,9 +3,6 @@
 import csv
 import io
 import json
-import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,40 +13,20 @@ import numpy as np
 import pytest
 
 import known
-from facthold.cli.app import main
 from facthold.memory.associations import random_problem
-from facthold.models import LinearMemory, save_model
+from facthold.models.memory import LinearMemory
+from facthold.models.saving import save_model
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def models(folder: Path) -> Path:
     save_model("m.safetensors", *known.countries())
-    return tmp_path
+    return folder
 
 
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The program in this process, with its exit code, output and errors."""
-
-    def leave(code: int) -> None:
-        raise SystemExit(code)
-
-    monkeypatch.setattr("facthold.cli.app._leave", leave)
-
-    def run(*arguments: str, typed: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return run
-
-
-def test_the_answer_stands_first(folder: Path, run: Run) -> None:
+def test_the_answer_stands_first(models: Path, run: Run) -> None:
     code, out, err = run("ask", "m.safetensors", "France", "capital", "--top", "3")
     assert (code, err) == (0, "")
     lines = out.splitlines()
@@ -61,7 +38,7 @@ def test_the_answer_stands_first(folder: Path, run: Run) -> None:
     assert "not in the table" in run("ask", "m.safetensors", "Sudan", "official_language")[1]
 
 
-def test_a_free_prompt_and_json(folder: Path, run: Run) -> None:
+def test_a_free_prompt_and_json(models: Path, run: Run) -> None:
     code, out, _ = run("ask", "m.safetensors", "--prompt", "Which is the official language of cote d'ivoire?", "--json")
     said = json.loads(out)
     assert code == 0
@@ -70,7 +47,7 @@ def test_a_free_prompt_and_json(folder: Path, run: Run) -> None:
     assert 0 < said["probability"] <= 1
 
 
-def test_a_conversation_goes_on_after_what_it_does_not_know(folder: Path, run: Run) -> None:
+def test_a_conversation_goes_on_after_what_it_does_not_know(models: Path, run: Run) -> None:
     typed = "Peru, capital\nAtlantis, capital\ncapital of Italy please\nnonsense\nquit\nFrance, capital\n"
     code, out, err = run("ask", "m.safetensors", "--top", "1", typed=typed)
     assert code == 0
@@ -83,7 +60,7 @@ def test_a_conversation_goes_on_after_what_it_does_not_know(folder: Path, run: R
     assert "error" in second
 
 
-def test_a_line_that_is_too_long_is_said_to_be(folder: Path, run: Run) -> None:
+def test_a_line_that_is_too_long_is_said_to_be(models: Path, run: Run) -> None:
     typed = "x" * 140_000 + ", capital\n" + '"' + "y " * 70_000 + "\nPeru, capital\n"
     code, out, err = run("ask", "m.safetensors", "--top", "1", typed=typed)
     assert (code, out.splitlines()[0]) == (0, "Lima")
@@ -92,7 +69,7 @@ def test_a_line_that_is_too_long_is_said_to_be(folder: Path, run: Run) -> None:
     ]
 
 
-def test_questions_with_space_after_the_comma(folder: Path, run: Run) -> None:
+def test_questions_with_space_after_the_comma(models: Path, run: Run) -> None:
     Path("q.csv").write_text("subject, relation\nPeru, capital\n")
     code, out, _ = run("ask", "m.safetensors", "--file", "q.csv")
     assert code == 0
@@ -101,7 +78,7 @@ def test_questions_with_space_after_the_comma(folder: Path, run: Run) -> None:
     assert "no column 'subject'" in run("ask", "m.safetensors", "--file", "empty.csv")[2]
 
 
-def test_a_file_of_questions(folder: Path, run: Run) -> None:
+def test_a_file_of_questions(models: Path, run: Run) -> None:
     questions = [(s, r) for s, r, _ in known.ROWS] + [("Sudan", "official_language"), ("Atlantis", "capital")]
     with Path("q.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("subject", "note", "relation"), *((s, "x", r) for s, r in questions)])
@@ -122,7 +99,7 @@ def test_a_file_of_questions(folder: Path, run: Run) -> None:
     assert len(found["answers"]) == len(known.ROWS)
 
 
-def test_locate_in_words_and_as_json(folder: Path, run: Run) -> None:
+def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
     code, out, _ = run("locate", "m.safetensors", "France", "capital")
     assert code == 0
     assert "France, capital: Paris by a margin of" in out
@@ -153,19 +130,21 @@ def test_locate_in_words_and_as_json(folder: Path, run: Run) -> None:
         (["ask", "m.safetensors", "Frnce", "capital"], "unknown subject 'Frnce'; did you mean 'France'"),
         (["ask", "m.safetensors", "France", "captal"], "unknown relation 'captal'; did you mean 'capital'"),
         (["ask", "m.safetensors", "France"], "a relation is missing after the subject 'France'"),
-        (["ask", "m.safetensors", "France", "capital", "--noise", "-1"], "--noise -1 must be 0 or more"),
+        (["ask", "m.safetensors", "France", "capital", "--prompt-noise", "-1"], "--prompt-noise -1 must be at least 0"),
         (["ask", "m.safetensors", "France", "capital", "--top", "0"], "--top 0 must be at least 1"),
         (["ask", "m.safetensors", "--prompt", "the capital"], "no subject found in 'the capital'"),
         (["ask", "m.safetensors", "a", "b", "--prompt", "c"], "take one of SUBJECT RELATION, --prompt and --file"),
         (["ask", "m.safetensors", "--file", "none.csv"], "no such file of questions"),
         (["ask", "m.safetensors", "--file", "columns.csv"], "no column 'relation'"),
         (["ask", "m.safetensors", "--file", "q.xlsx"], "q.xlsx"),
-        (["ask", "m.safetensors", "-o", "x.csv", "a", "b"], "goes with --file"),
+        (["ask", "m.safetensors", "-o", "x.csv", "a", "b"], "--output x.csv goes with --file"),
         (["locate", "m.safetensors"], "give SUBJECT RELATION, or --all"),
         (["locate", "m.safetensors", "Sudan", "official_language"], "is not in the table"),
     ],
 )
-def test_what_cannot_be_asked_is_one_clear_line(arguments: list[str], says: str, folder: Path, run: Run) -> None:
+def test_what_cannot_be_asked_is_one_clear_line(
+    arguments: list[str], says: str, models: Path, refuses: Callable[..., str]
+) -> None:
     model, problem = known.countries()
     whole = Path("m.safetensors").read_bytes()
     Path("text.safetensors").write_text("not a model" * 50)
@@ -180,24 +159,4 @@ def test_what_cannot_be_asked_is_one_clear_line(arguments: list[str], says: str,
     broken = eqx.tree_at(lambda t: t.mlp.V, model, model.mlp.V.at[:, 3].set(jnp.nan))
     save_model("nan.safetensors", broken, problem)
     Path("columns.csv").write_text("subject,relations\na,b\n")
-    code, out, err = run(*arguments)
-    assert (code, out) == (2, "")
-    (line,) = err.strip().splitlines()
-    assert says in line
-
-
-def _processor_seconds(*command: str) -> tuple[float, str]:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
-
-
-def test_an_answer_costs_little_more_than_loading_what_models_are_made_of(folder: Path) -> None:
-    """Both in processor seconds, one after the other: other work on the machine makes both longer. All commands took
-    three times as long."""
-    loading = min(_processor_seconds("-c", "import jax, equinox")[0] for _ in range(2))
-    asking = [_processor_seconds("-m", "facthold", "ask", "m.safetensors", "France", "capital") for _ in range(2)]
-    assert {out.splitlines()[0] for _, out in asking} == {"Paris"}
-    assert min(seconds for seconds, _ in asking) < 2 * loading
+    assert says in refuses(*arguments)

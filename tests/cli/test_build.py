@@ -1,8 +1,7 @@
 """facthold build from the command line: what it writes, what it says, and what it refuses in one line."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,37 +17,40 @@ ODD = (
 )
 
 
-def facthold(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "facthold", *arguments], cwd=folder, capture_output=True, text=True)
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "facts.csv").write_text(FACTS)
-    return tmp_path
+def files(folder: Path) -> Path:
+    (folder / "facts.csv").write_text(FACTS)
+    (folder / "xor.csv").write_text(XOR)
+    (folder / "odd.csv").write_text(ODD, encoding="utf-8")
+    return folder
 
 
-def test_a_file_becomes_a_model_that_answers(folder: Path) -> None:
-    done = facthold(folder, "build", "facts.csv", "-o", "m.safetensors", "--json", "--method", "readout")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["recall"] == 1.0
-    assert found["times_lower_bound"] == pytest.approx(32 * found["n_params"] / found["table_bits"])
-    model, problem = load_model(folder / "m.safetensors")
-    assert model.n_params == found["n_params"]
+def answer(run: Run, subject: str, relation: str) -> str:
+    return json.loads(run("ask", "m.safetensors", subject, relation, "--json")[1])["answer"]
+
+
+def test_a_file_becomes_a_model_that_answers(files: Path, run: Run) -> None:
+    code, out, err = run("build", "facts.csv", "-o", "m.safetensors", "--json", "--recipe", "gated")
+    assert code == 0, err
+    about = json.loads(out)
+    assert about["recall"] == 1.0
+    assert about["times_lower_bound"] == pytest.approx(32 * about["n_params"] / about["table_bits"])
+    model, problem = load_model(files / "m.safetensors")
+    assert model.n_params == about["n_params"]
     assert len(problem.table) == 20
-    assert not list(folder.glob(".*"))
-    asked = facthold(folder, "ask", "m.safetensors", "s4", "r1", "--json")
-    assert json.loads(asked.stdout)["answer"] == "a4"
+    assert not list(files.glob(".*"))
+    assert answer(run, "s4", "r1") == "a4"
 
 
-def test_odd_names_go_in_and_come_out(tmp_path: Path) -> None:
-    (tmp_path / "odd.csv").write_text(ODD, encoding="utf-8")
-    assert facthold(tmp_path, "build", "odd.csv", "-o", "m.safetensors").returncode == 0
-    asked = facthold(tmp_path, "ask", "m.safetensors", "Korea, South", "capital", "--json")
-    assert json.loads(asked.stdout)["answer"] == '"Seoul"'
-    asked = facthold(tmp_path, "ask", "m.safetensors", "two\nlines", "capital", "--json")
-    assert json.loads(asked.stdout)["answer"] == "Ōsaka"
+def test_odd_names_go_in_and_come_out(files: Path, run: Run) -> None:
+    code, out, err = run("build", "odd.csv", "-o", "m.safetensors")
+    assert code == 0, err
+    assert "facts per parameter" in out
+    assert answer(run, "Korea, South", "capital") == '"Seoul"'
+    assert answer(run, "two\nlines", "capital") == "Ōsaka"
 
 
 @pytest.mark.parametrize(
@@ -56,20 +58,18 @@ def test_odd_names_go_in_and_come_out(tmp_path: Path) -> None:
     [
         (["none.csv", "-o", "m.st"], "none.csv"),
         (["facts.csv", "-o", "."], "folder"),
-        (["facts.csv", "-o", "m.st", "--method", "magic"], "--method magic"),
+        (["facts.csv", "-o", "m.st", "--recipe", "magic"], "unknown recipe 'magic'"),
         (["facts.csv", "-o", "m.st", "--accuracy", "2"], "--accuracy 2"),
         (["facts.csv", "-o", "m.st", "--max-params", "0"], "--max-params 0"),
-        (["facts.csv", "-o", "m.st", "-T", "2"], "T=2"),
+        (["facts.csv", "-o", "m.st", "-T", "2"], "-T 2 leaves no room"),
+        (["facts.csv", "-o", "m.st", "--noise-tokens", "0"], "--noise-tokens 0 must be at least 1"),
         (["facts.csv", "-o", "m.st", "--on-conflict", "maybe"], "maybe"),
-        (["facts.csv", "-o", "m.st", "--method", "readout", "--max-params", "10"], "attention alone takes"),
-        (["xor.csv", "-o", "m.st", "--method", "attention"], "readout"),
+        (["facts.csv", "-o", "m.st", "--recipe", "gated", "--max-params", "10"], "attention alone takes"),
+        (["xor.csv", "-o", "m.st", "--recipe", "values"], "gated"),
     ],
 )
-def test_what_cannot_be_built_is_one_line(folder: Path, arguments: list[str], says: str) -> None:
-    (folder / "xor.csv").write_text(XOR)
-    done = facthold(folder, "build", *arguments)
-    assert done.returncode == 2
-    last = [line for line in done.stderr.splitlines() if not line.startswith(("building", "  "))]
-    assert len(last) == 1
-    assert says in last[0]
-    assert not (folder / "m.st").exists()
+def test_what_cannot_be_built_is_one_line(
+    arguments: list[str], says: str, files: Path, refuses: Callable[..., str]
+) -> None:
+    assert says in refuses("build", *arguments)
+    assert not (files / "m.st").exists()

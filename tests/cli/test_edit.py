@@ -1,29 +1,36 @@
-"""facthold edit, add and forget: what they write, what they say, and when they write nothing."""
+"""facthold edit, with --add and --forget: what they write, what they say, and when they write nothing."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-from test_cli_ask import Run, folder, run  # noqa: F401 (fixtures)
 
 import known
 from facthold.construct.selected import selecting_attention
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import FactTable
-from facthold.knowledge.ask import Knowledge, open_model
-from facthold.models import save_model
+from facthold.knowledge.model import Model, open_model
+from facthold.models.saving import save_model
 
+Run = Callable[..., tuple[int, str, str]]
 KEY = jax.random.key(1)
 
 
+@pytest.fixture
+def models(folder: Path) -> Path:
+    save_model("m.safetensors", *known.countries())
+    return folder
+
+
 def answer(path: str, subject: str, relation: str) -> str:
-    return Knowledge(*open_model(path)).ask(subject, relation).answer
+    return Model(*open_model(path)).ask(subject, relation).answer
 
 
-def test_an_edit_is_written_and_asked_again(folder: Path, run: Run) -> None:  # noqa: F811
+def test_an_edit_is_written_and_asked_again(models: Path, run: Run) -> None:
     before = Path("m.safetensors").read_bytes()
     code, out, _ = run("edit", "m.safetensors", "france", "capital", "Lyon", "-o", "new/e.safetensors")
     assert code == 0
@@ -34,7 +41,7 @@ def test_an_edit_is_written_and_asked_again(folder: Path, run: Run) -> None:  # 
     assert Path("m.safetensors").read_bytes() == before
 
 
-def test_all_three_in_the_same_file(folder: Path, run: Run) -> None:  # noqa: F811
+def test_all_three_in_the_same_file(models: Path, run: Run) -> None:
     same = ("-o", "m.safetensors", "--json")
     added = json.loads(run("edit", "m.safetensors", "Chad", "capital", "N'Djamena", "--add", *same)[1])
     gone = json.loads(run("edit", "m.safetensors", "Peru", "capital", "--forget", *same)[1])
@@ -46,7 +53,7 @@ def test_all_three_in_the_same_file(folder: Path, run: Run) -> None:  # noqa: F8
     assert answer("m.safetensors", "Peru", "capital") == change["said"] != "Lima"
 
 
-def test_a_file_of_edits_with_a_summary(folder: Path, run: Run) -> None:  # noqa: F811
+def test_a_file_of_edits_with_a_summary(models: Path, run: Run) -> None:
     Path("e.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\nItaly,capital,Milan\n")
     code, out, err = run("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
     assert (code, err.splitlines()[0]) == (0, "changing 2 facts")
@@ -57,7 +64,7 @@ def test_a_file_of_edits_with_a_summary(folder: Path, run: Run) -> None:  # noqa
     assert len(open_model("f.safetensors")[1].table) == len(open_model("e.safetensors")[1].table) - 2
 
 
-def test_the_last_fact_of_a_relation_is_forgotten_and_written(folder: Path, run: Run) -> None:  # noqa: F811
+def test_the_last_fact_of_a_relation_is_forgotten_and_written(models: Path, run: Run) -> None:
     problem = factual_recall(FactTable.from_rows([*known.ROWS[:6], ("Peru", "currency", "sol")]), 24, key=KEY)
     save_model("m.safetensors", selecting_attention(problem, 24, key=KEY, how="ridge"), problem)
     code, out, err = run("edit", "m.safetensors", "Peru", "currency", "--forget", "-o", "f.safetensors", "--json")
@@ -66,7 +73,7 @@ def test_the_last_fact_of_a_relation_is_forgotten_and_written(folder: Path, run:
     assert open_model("f.safetensors")[1].table.labels.relations == ("capital",)
 
 
-def test_a_change_that_does_not_take_is_not_written(folder: Path, run: Run) -> None:  # noqa: F811
+def test_a_change_that_does_not_take_is_not_written(models: Path, run: Run) -> None:
     model, problem = known.countries()
     save_model("blind.safetensors", eqx.tree_at(lambda t: t.W_V, model, jnp.zeros_like(model.W_V)), problem)
     arguments = ("edit", "blind.safetensors", "Ghana", "capital", "Khartoum", "--in-place", "-o", "out.safetensors")
@@ -100,12 +107,9 @@ def test_a_change_that_does_not_take_is_not_written(folder: Path, run: Run) -> N
     ],
 )
 def test_what_cannot_be_changed_is_one_clear_line(
-    arguments: list[str], says: str, folder: Path, run: Run  # noqa: F811
-) -> None:  # fmt: skip
+    arguments: list[str], says: str, models: Path, refuses: Callable[..., str]
+) -> None:
     Path("empty.csv").write_text("subject,relation,answer\n")
     Path("bad.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\nFrnce,capital,Lyon\n")
-    code, _, err = run(*arguments)
-    assert code == 2
-    (line,) = [line for line in err.strip().splitlines() if not line.startswith(("changing 2 facts", "  "))]
-    assert says in line
+    assert says in refuses(*arguments)
     assert not Path("x").exists()

@@ -14,7 +14,7 @@ from facthold.construct.solve import Wanted, enough_for_margin
 from facthold.memory.activations import RELU, Activation, Polynomial
 from facthold.memory.associations import Problem, random_problem
 from facthold.memory.embeddings import host_generator
-from facthold.models import MLPMemory
+from facthold.models.memory import MLPMemory
 
 KEY = jax.random.key(17)
 CONSTRUCTIONS = (ridge, convex, layerwise)

@@ -1,4 +1,4 @@
-"""The population of prompts: three ways to one expectation, against a sum over every sequence."""
+"""The population of prompts, against every multiset of noise, and these against a sum over every sequence."""
 
 from collections.abc import Iterator
 from itertools import permutations, product
@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from enumerated import enumerated
 from facthold.dynamics.observables import Watched
-from facthold.dynamics.population import KINDS, MOST_PROMPTS, Population, population
-from facthold.facts.prompts import zipf
+from facthold.dynamics.population import KINDS, Population, population
+from facthold.facts.prompts import uniform, zipf
 from facthold.facts.table import FactTable, balanced_table, random_table
 
 KEY = jax.random.key(0)
 TABLE = random_table(4, 3, 2, key=KEY)
-T, N_NOISE, DRAWS = 6, 3, 8
+T, N_NOISE = 6, 3
 P = zipf(TABLE, 1.0, 0.5)
 TOKENS = TABLE.S + TABLE.R + N_NOISE + 1
 EXACT = 1e-12
@@ -29,8 +30,12 @@ def _float64() -> Iterator[None]:
         yield
 
 
-def prompts(way: str, *, p: np.ndarray | None = P, key: int = 1, draws: int = DRAWS) -> Population:
-    return population(TABLE, T=T, n_noise=N_NOISE, p=p, way=way, draws=draws, key=jax.random.key(key))
+def pooled_prompts() -> Population:
+    return population(TABLE, T=T, n_noise=N_NOISE)
+
+
+def all_prompts(p: np.ndarray | None = None) -> Population:
+    return enumerated(TABLE, T=T, n_noise=N_NOISE, p=p)
 
 
 def random_Theta(tokens: int, *, alike: bool, seed: int = 2) -> np.ndarray:
@@ -61,12 +66,12 @@ def pull(ours: Population, Theta: np.ndarray) -> np.ndarray:
     return np.asarray(watched.pull(watched.counts @ jnp.asarray(Theta).T))
 
 
-def over_all_sequences(Theta: np.ndarray) -> tuple[float, np.ndarray]:
+def over_all_sequences(Theta: np.ndarray, ps: np.ndarray) -> tuple[float, np.ndarray]:
     """The loss and its pull as section 4.1 draws prompts: every place of s and r, every noise token at every other."""
     total, sums = 0.0, np.zeros_like(Theta)
     places = list(permutations(range(T - 1), 2))
     noises = list(product(range(N_NOISE), repeat=T - 3))
-    for s, r, a, p in zip(TABLE.subjects, TABLE.relations, TABLE.answers, P, strict=True):
+    for s, r, a, p in zip(TABLE.subjects, TABLE.relations, TABLE.answers, ps, strict=True):
         for i, j in places:
             for noise in noises:
                 z = np.zeros(T, int)
@@ -81,8 +86,8 @@ def over_all_sequences(Theta: np.ndarray) -> tuple[float, np.ndarray]:
 
 def test_enumerated_is_the_sum_over_every_sequence() -> None:
     """For weights that differ from one noise token to the next, and facts that are not asked alike."""
-    Theta, ours = random_Theta(TOKENS, alike=False), prompts("enumerated")
-    expected, expected_pull = over_all_sequences(Theta)
+    Theta, ours = random_Theta(TOKENS, alike=False), all_prompts(P)
+    expected, expected_pull = over_all_sequences(Theta, P)
     assert loss(ours, Theta) == pytest.approx(expected, rel=EXACT)
     assert_allclose(pull(ours, Theta), expected_pull, atol=EXACT)
     assert len(np.unique(np.c_[ours.facts, ours.counts], axis=0)) == len(ours.counts)  # no prompt twice
@@ -90,7 +95,7 @@ def test_enumerated_is_the_sum_over_every_sequence() -> None:
 
 def test_the_pull_is_the_gradient_in_Theta() -> None:
     """Lemma 4, by automatic differentiation of the loss."""
-    Theta, ours = random_Theta(TOKENS, alike=False), prompts("enumerated")
+    Theta, ours = random_Theta(TOKENS, alike=False), all_prompts(P)
 
     def of_Theta(Theta: jax.Array) -> jax.Array:
         log_p = jax.nn.log_softmax(jnp.asarray(ours.counts) @ Theta.T)
@@ -100,38 +105,29 @@ def test_the_pull_is_the_gradient_in_Theta() -> None:
     assert_allclose(pull(ours, Theta).sum(axis=0), 0, atol=EXACT)  # why sum_a W_OV(a, z) never moves
 
 
-def test_all_ways_agree_where_noise_tokens_weigh_the_same() -> None:
-    """Pooled and enumerated throughout; sampled but for which noise tokens were drawn how often."""
-    pooled, enumerated, sampled = (prompts(way) for way in ("pooled", "enumerated", "sampled"))
+def test_one_column_is_enough_where_noise_tokens_weigh_the_same() -> None:
+    pooled, listed = pooled_prompts(), all_prompts()
     one, all_tokens = random_Theta(pooled.counts.shape[1], alike=True), random_Theta(TOKENS, alike=True)
-    expected, _ = over_all_sequences(all_tokens)
-    for ours, Theta in ((pooled, one), (enumerated, all_tokens), (sampled, all_tokens)):
+    expected, _ = over_all_sequences(all_tokens, uniform(TABLE))
+    for ours, Theta in ((pooled, one), (listed, all_tokens)):
         assert loss(ours, Theta) == pytest.approx(expected, rel=EXACT)
-    by_pool, by_all, by_some = pull(pooled, one), pull(enumerated, all_tokens), pull(sampled, all_tokens)
-    first = TABLE.S + TABLE.R
-    for each in (by_all, by_some):
-        assert_allclose(each[:, :first], by_pool[:, :first], atol=EXACT)
-        assert_allclose(each[:, -1], by_pool[:, -1], atol=EXACT)
-        assert_allclose(each[:, first:-1].mean(axis=1), by_pool[:, first], atol=EXACT)
+    by_pool, by_all, first = pull(pooled, one), pull(listed, all_tokens), TABLE.S + TABLE.R
+    assert_allclose(by_all[:, :first], by_pool[:, :first], atol=EXACT)
+    assert_allclose(by_all[:, -1], by_pool[:, -1], atol=EXACT)
     # Each noise token moves as the pooled column does, so that equal weights stay equal.
     assert_allclose(by_all[:, first:-1], np.repeat(by_pool[:, first, None], N_NOISE, axis=1), atol=EXACT)
     assert np.abs(by_pool[:, first]).max() > 1e-3
-    assert np.ptp(by_some[:, first:-1], axis=1).max() > 1e-6
 
 
 def test_mobility_is_a_share_of_the_pooled_noise_alone() -> None:
-    pooled = prompts("pooled").mobility
-    assert_array_equal(np.flatnonzero(pooled != 1), [TABLE.S + TABLE.R])
-    assert pooled[TABLE.S + TABLE.R] == 1 / N_NOISE
-    for way in ("enumerated", "sampled"):
-        assert_array_equal(prompts(way).mobility, np.ones(TOKENS))
+    mobility = pooled_prompts().mobility
+    assert_array_equal(np.flatnonzero(mobility != 1), [TABLE.S + TABLE.R])
+    assert mobility[TABLE.S + TABLE.R] == 1 / N_NOISE
 
 
-@pytest.mark.parametrize("way", ["pooled", "enumerated", "sampled"])
-@pytest.mark.parametrize("p", [None, P])
-def test_weights_are_probabilities_and_counts_are_prompts(way: str, p: np.ndarray | None) -> None:
-    ours = prompts(way, p=p)
-    shares = np.full(len(TABLE), 1 / len(TABLE)) if p is None else p
+@pytest.mark.parametrize(("ours", "p"), [(pooled_prompts(), None), (all_prompts(), None), (all_prompts(P), P)])
+def test_weights_are_probabilities_and_counts_are_prompts(ours: Population, p: np.ndarray | None) -> None:
+    shares = uniform(TABLE) if p is None else p
     assert ours.weights.sum() == pytest.approx(1, abs=EXACT)
     assert_allclose(np.bincount(ours.facts, ours.weights), shares, atol=EXACT)
     assert_array_equal(ours.counts.sum(axis=1), T)
@@ -142,88 +138,41 @@ def test_weights_are_probabilities_and_counts_are_prompts(way: str, p: np.ndarra
     assert_array_equal(ours.answers, TABLE.answers[ours.facts])
 
 
-@pytest.mark.parametrize("way", ["pooled", "enumerated", "sampled"])
-def test_prompts_without_noise_are_the_facts(way: str) -> None:
-    ours = population(TABLE, T=3, n_noise=2, way=way, draws=2, key=KEY)
+def test_prompts_without_noise_are_the_facts() -> None:
+    ours = population(TABLE, T=3, n_noise=2)
     assert not ours.counts[:, ours.columns("noise")].any()
-    assert len(ours.counts) == len(TABLE) * (2 if way == "sampled" else 1)
+    assert len(ours.counts) == len(TABLE)
     assert ours.weights.sum() == pytest.approx(1, abs=EXACT)
 
 
-@pytest.mark.parametrize("way", ["pooled", "enumerated", "sampled"])
 @pytest.mark.parametrize("kind", ["relation", "subject"])
-def test_given_is_the_conditional_distribution(way: str, kind: str) -> None:
+def test_given_is_the_conditional_distribution(kind: str) -> None:
     """p*(a | r) = sum_s p(s | r) 1(a = a*(s, r)), fact by fact."""
-    ours = prompts(way)
     of = {"relation": TABLE.relations, "subject": TABLE.subjects}[kind]
     expected = np.zeros((len(TABLE), TABLE.A))
     for i, token in enumerate(of):
         alike = np.flatnonzero(of == token)
         for j in alike:
             expected[i, TABLE.answers[j]] += P[j] / P[alike].sum()
-    assert_allclose(ours.given(kind), expected[ours.facts], atol=EXACT)
+    assert_allclose(TABLE.given(kind, P)[of], expected, atol=EXACT)
 
 
 def test_given_a_token_that_is_never_asked_about_is_nothing() -> None:
     p = np.where(TABLE.relations == 1, 0.0, 1.0)
-    ours = prompts("pooled", p=p / p.sum())
-    assert_array_equal(ours.given("relation")[TABLE.relations == 1], 0.0)
-    assert np.isfinite(ours.given("subject")).all()
+    assert_array_equal(TABLE.given("relation", p / p.sum())[1], 0.0)
+    assert np.isfinite(TABLE.given("subject", p / p.sum())).all()
 
 
 def test_given_a_relation_of_a_balanced_table_is_uniform() -> None:
     table = balanced_table(6, 2, 3, key=KEY)
-    given = population(table, T=T, n_noise=N_NOISE).given("relation")
-    blocks = np.eye(2)[table.relations].repeat(3, axis=1)
-    assert_allclose(given, blocks / 3, atol=EXACT)
-
-
-def test_exact_populations_have_no_error_and_say_so() -> None:
-    for way in ("pooled", "enumerated"):
-        ours = prompts(way)
-        assert ours.error(np.arange(len(ours.facts), dtype=float)) == 0.0
-        assert ours.says.startswith("exact")
-    assert prompts("sampled").says.startswith("sampled")
-
-
-def test_the_error_of_a_sample_is_what_it_is_off_by() -> None:
-    """The true loss lies within 4 errors for every seed, and z = (loss - truth) / error has a mean square of about 1:
-    an error twice too small or too large would be seen."""
-    Theta, seeds = random_Theta(TOKENS, alike=False), 200
-    truth = loss(prompts("enumerated"), Theta)
-    z = []
-    for seed in range(seeds):
-        ours = prompts("sampled", key=seed, draws=32)
-        each = prompt_losses(ours, Theta)
-        z.append((ours.weights @ each - truth) / ours.error(each))
-    assert np.abs(z).max() < 4
-    # z^2 has variance 2, a little more as errors are estimated from 32 draws a fact.
-    assert abs(np.mean(np.square(z)) - 1) < 4 * np.sqrt(2 / seeds)
-    assert abs(np.mean(z)) < 4 / np.sqrt(seeds)
-
-
-def test_one_draw_a_fact_leaves_no_error_to_state() -> None:
-    """An error of 0 is that of an exact population. One draw has no spread, and must not be taken for it."""
-    assert "draws=1" in message(way="sampled", draws=1, key=KEY)
-
-
-def test_p_may_be_a_matrix() -> None:
-    matrix = np.zeros((TABLE.S, TABLE.R))
-    matrix[TABLE.subjects, TABLE.relations] = P
-    assert_array_equal(prompts("enumerated", p=matrix).weights, prompts("enumerated").weights)
-
-
-def test_a_sample_is_its_key() -> None:
-    again, other = prompts("sampled"), prompts("sampled", key=2)
-    assert_array_equal(prompts("sampled").counts, again.counts)
-    assert (other.counts != again.counts).any()
+    assert_allclose(table.given("relation"), np.eye(2).repeat(3, axis=1) / 3, atol=EXACT)
 
 
 def test_part_of_a_table_has_subjects_without_facts() -> None:
     table = FactTable(3, 2, 4, np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([0, 2, 1]))
     ours = population(table, T=5, n_noise=2)
     assert ours.counts.shape == (3, 3 + 2 + 1 + 1)
-    assert_allclose(ours.given("relation")[0], [0.5, 0.5, 0, 0], atol=EXACT)
+    assert_allclose(table.given("relation")[0], [0.5, 0.5, 0, 0], atol=EXACT)
 
 
 def message(**given: object) -> str:
@@ -235,31 +184,14 @@ def message(**given: object) -> str:
 
 
 def test_wrong_arguments_are_named() -> None:
-    assert "did you mean 'pooled'" in message(way="poled")
     assert "T=2" in message(T=2)
     assert "T >= 3" in message(T=2)
     assert "n_noise=0" in message(n_noise=0)
-    assert "needs a key" in message(way="sampled")
-    assert "draws=0" in message(way="sampled", draws=0, key=KEY)
-    assert "sum to 1" in message(p=2 * P)
-    assert "negative" in message(p=np.where(np.arange(len(P)) == 0, -1.0, P))
-    assert f"each of {len(TABLE)} facts" in message(p=P[:-1])
-
-
-def test_a_population_that_is_too_large_names_the_way_out() -> None:
-    too_many = message(way="sampled", draws=MOST_PROMPTS, key=KEY)
-    assert f"draws={MOST_PROMPTS}" in too_many
-    assert str(MOST_PROMPTS * len(TABLE)) in too_many
-    for T_, n_noise in ((32, 20), (512, 512), (1 << 14, 1 << 14)):
-        too_long = message(way="enumerated", T=T_, n_noise=n_noise)
-        assert f"T={T_}" in too_long
-        assert "way='pooled'" in too_long
-        assert len(too_long) < 240  # a number of 300 digits helps nobody
 
 
 def test_a_long_prompt_of_few_noise_tokens_is_enumerated() -> None:
     """2^(T - 3) is no float here, though all probabilities are."""
-    ours = population(FactTable(1, 1, 2, *np.zeros((3, 1), int)), T=1203, n_noise=2, way="enumerated")
+    ours = enumerated(FactTable(1, 1, 2, *np.zeros((3, 1), int)), T=1203, n_noise=2)
     assert len(ours.counts) == 1201
     assert ours.weights.sum() == pytest.approx(1, abs=1e-9)
     noise = ours.counts[:, ours.columns("noise")]

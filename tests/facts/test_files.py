@@ -279,8 +279,8 @@ def test_conflicts_are_named_and_settled(ending: str, tmp_path: Path) -> None:
     assert "('c', 'r')" in says
     assert "('d', 'r')" not in says
     assert "; 1 more such fact" in says
-    assert "--on-conflict first" in says
-    assert "--on-conflict all" in says
+    assert "on_conflict='first'" in says
+    assert "on_conflict='all'" in says
     assert "\n" not in says
     assert len(says) < 1000
     table, _ = read_facts(file, "first")
@@ -289,7 +289,7 @@ def test_conflicts_are_named_and_settled(ending: str, tmp_path: Path) -> None:
     assert named(table) == [(s, "r", "1") for s in "abcd"]
     assert table.labels is not None
     assert [[table.labels.answers[a] for a in table.right(i)][1:] for i in (0, 1, 3)] == [["2", "3"], ["2"], ["2"]]
-    with pytest.raises(ValueError, match="unknown --on-conflict 'both'"):
+    with pytest.raises(ValueError, match="unknown on_conflict 'both'"):
         read_facts(file, "both")
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
 from facthold.facts.problem import factual_recall
-from facthold.facts.prompts import MOST_NOISE, Prompts, alias_table, check_distribution, count_tokens, uniform, zipf
+from facthold.facts.prompts import MOST_NOISE, Prompts, alias_table, check_distribution, uniform, zipf
 from facthold.facts.table import NO_FACT, FactTable, random_table
 
 KEY = jax.random.key(8)
@@ -152,7 +152,6 @@ def test_counts_are_those_of_the_sequences(T: int) -> None:
     tokens, counts = sequences(prompts, facts), counts_of(prompts, facts)
     by_hand = np.stack([np.bincount(row, minlength=prompts.n_tokens) for row in np.asarray(tokens)])
     assert_array_equal(counts, by_hand)
-    assert_array_equal(count_tokens(tokens, prompts.n_tokens), by_hand)
     assert (by_hand.sum(axis=1) == T).all()
 
 

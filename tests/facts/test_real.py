@@ -116,7 +116,7 @@ def test_a_sample_is_nested_seeded_and_whole(facts: dict[str, list[tuple[str, st
     assert sample_subjects(rows, len({s for s, _, _ in rows}), 0) == rows
     shorter = [row for row in rows if row[0] != min({s for s, _, _ in rows} - subjects)]
     assert sample_subjects(shorter, 20, 5) == sample
-    with pytest.raises(ValueError, match=r"--subjects 1000: there are [0-9]+; take"):
+    with pytest.raises(ValueError, match=r"subjects=1000: there are [0-9]+; take"):
         sample_subjects(rows, 1000, 0)
 
 

@@ -36,7 +36,7 @@ def some_table(S: int = 6, R: int = 4, A: int = 5, share: float = 0.6) -> FactTa
 def test_each_relation_of_a_random_table_answers_from_its_own_block(S: int, R: int, D: int) -> None:
     table = random_table(S, R, D, key=KEY)
     assert (table.S, table.R, table.A, len(table)) == (S, R, R * D, S * R)
-    assert table.complete
+    assert len(table) == table.S * table.R
     assert table.assumption_1
     assert_array_equal(table.answers // D, table.relations)
 
@@ -88,7 +88,7 @@ def test_answer_sets_and_counts_against_counting(table: FactTable) -> None:
     assert max(len(answers) for answers in A_r.values()) == table.D
     assert table.C.tolist() == [sum(b == a for *_, b in facts) for a in range(table.A)]
     assert table.assumption_1 == all(not A_r[r] & A_r[q] for r in A_r for q in A_r if r < q)
-    assert table.complete == (len(facts) == table.S * table.R)
+    assert len(table) == len(facts)
     for s in range(table.S):
         for r in range(table.R):
             assert table.matrix[s, r] == {(t, q): a for t, q, a in facts}.get((s, r), NO_FACT)
@@ -103,7 +103,7 @@ def test_tokens_of_rows_are_numbered_as_they_appear() -> None:
         (table.labels.subjects[s], table.labels.relations[r], table.labels.answers[a]) for s, r, a in triples(table)
     ]
     assert named == CAPITALS
-    assert not table.complete
+    assert len(table) < table.S * table.R
     assert (table.D, table.C.max()) == (3, 2)
 
 

@@ -8,8 +8,8 @@ import pytest
 import known
 from facthold.facts.names import Names, UnknownName, fold, parse, words
 from facthold.facts.table import FactTable
-from facthold.knowledge.ask import Knowledge, find_pairs
-from facthold.knowledge.judge import NONE, contest
+from facthold.knowledge.model import Model
+from facthold.models.judge import contest
 
 SUBJECTS = Names(
     "subject", ["France", "Côte d'Ivoire", "Niger", "Nigeria", "Sudan", "South Sudan", "Congo", "CONGO", "SO"]
@@ -84,7 +84,7 @@ def test_a_table_without_names_has_numbers() -> None:
 
 @pytest.mark.parametrize("outputs", ["answers", "vocabulary"])
 def test_every_fact_is_answered_and_judged(outputs: str) -> None:
-    knowledge = Knowledge(*known.countries(outputs))
+    knowledge = Model(*known.countries(outputs))
     for s, r, _ in known.ROWS:
         answer = knowledge.ask(s, r)
         assert (answer.right, answer.answer in answer.expected) == (True, True)
@@ -94,7 +94,7 @@ def test_every_fact_is_answered_and_judged(outputs: str) -> None:
 
 
 def test_probabilities_and_margin_are_of_one_softmax() -> None:
-    knowledge = Knowledge(*known.countries())
+    knowledge = Model(*known.countries())
     everything = knowledge.ask("Peru", "capital", top=len(knowledge.problem.U))
     shares = [everything.probability, *(guess.probability for guess in everything.runners_up)]
     assert sum(shares) == pytest.approx(1)
@@ -104,7 +104,7 @@ def test_probabilities_and_margin_are_of_one_softmax() -> None:
 
 
 def test_a_pair_outside_of_the_table_is_answered_too() -> None:
-    answer = Knowledge(*known.countries()).ask("Sudan", "official_language")
+    answer = Model(*known.countries()).ask("Sudan", "official_language")
     assert answer.right is None
     assert answer.expected == ()
     assert answer.margin == pytest.approx(np.log(answer.probability / answer.runners_up[0].probability))
@@ -113,7 +113,7 @@ def test_a_pair_outside_of_the_table_is_answered_too() -> None:
 def test_the_model_sees_the_words_of_a_prompt() -> None:
     """Other words are other noise tokens: a model that looks at noise gives another margin."""
     model, problem = known.random_model()
-    knowledge = Knowledge(model, problem)
+    knowledge = Model(model, problem)
     few, many, again = (
         knowledge.ask_prompt(text) for text in ("3 2", "3 for goodness sake 2", "2 sake goodness for 3")
     )
@@ -124,20 +124,17 @@ def test_the_model_sees_the_words_of_a_prompt() -> None:
 
 
 def test_many_at_once_are_those_asked_one_by_one() -> None:
-    knowledge = Knowledge(*known.countries("vocabulary"))
-    questions = [("France", "capital"), ("sudan", "Official_Language"), ("Frnce", "capital"), ("Peru", "colour")]
-    s, r = find_pairs(knowledge, questions)
-    assert ((s == NONE) | (r == NONE)).tolist() == [False, False, True, True]
-    told = knowledge.ask_many(s[:2], r[:2], seed=3)
-    for i in range(2):
-        answer = knowledge.ask(*questions[i], seed=3)
-        assert knowledge.output_name(int(told.said[i])) == answer.answer
-        assert told.margin[i] == pytest.approx(answer.margin)
-        assert told.probability[i] == pytest.approx(answer.probability, rel=1e-4)
+    knowledge = Model(*known.countries("vocabulary"))
+    questions = [("France", "capital"), ("sudan", "Official_Language")]
+    for question, one in zip(questions, knowledge.ask_all(questions, seed=3), strict=True):
+        answer = knowledge.ask(*question, seed=3)
+        assert one.answer == answer.answer
+        assert one.margin == pytest.approx(answer.margin)
+        assert one.probability == pytest.approx(answer.probability, rel=1e-4)
 
 
 def test_outputs_that_are_no_answers_have_a_kind() -> None:
-    knowledge = Knowledge(*known.countries("vocabulary"))
+    knowledge = Model(*known.countries("vocabulary"))
     names = [knowledge.output_name(i) for i in range(len(knowledge.problem.U))]
     assert len(set(names)) == len(names)
     assert {"Paris", "subject France", "relation capital", "noise 0", "EOS"} <= set(names)

@@ -1,4 +1,4 @@
-"""Facts into weights: every method recalls what it says it recalls, at the size it says."""
+"""Facts into weights: every recipe recalls what it says it recalls, at the size it says."""
 
 import itertools
 import math
@@ -11,16 +11,15 @@ import pytest
 
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
-from facthold.facts.prompts import SEQUENCE
+from facthold.facts.seeded import SEQUENCE
 from facthold.facts.table import FactTable, random_table
-from facthold.knowledge import readout
-from facthold.knowledge.build import METHODS, NOISE, build
-from facthold.knowledge.groups import store_group
-from facthold.knowledge.kept import Kept, fingerprint
-from facthold.knowledge.readout import shape
+from facthold.knowledge.build import NOISE, build
 from facthold.measure.bits import table_bits
 from facthold.measure.fact_recall import fact_margins
 from facthold.models.memory import MLPMemory
+from facthold.train import gated
+from facthold.train.groups import store_group
+from facthold.train.kept import Kept, fingerprint
 
 XOR = [("s1", "r1", "a"), ("s1", "r2", "b"), ("s2", "r1", "b"), ("s2", "r2", "a")]
 SPARSE = [(f"s{i}", f"r{i % 3}", f"a{i % 5}") for i in range(20)] + [("s0", "r1", "a3")]
@@ -30,18 +29,18 @@ SEVERAL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["readout", "attention", "attention-mlp"])
-def test_a_sparse_table_is_recalled_in_any_noise(method: str) -> None:
+@pytest.mark.parametrize("recipe", ["gated", "values", "attention-mlp", "selected-convex", "selected-ridge"])
+def test_a_sparse_table_is_recalled_in_any_noise(recipe: str) -> None:
     """Judged by the compiled forward pass, in prompts that the build has not seen."""
-    built = build(FactTable.from_rows(SPARSE), method=method)
-    assert built.method == method
+    built = build(FactTable.from_rows(SPARSE), recipe=recipe)
+    assert built.recipe == recipe
     assert built.recall == 1.0
     assert (fact_margins(built.model, built.problem, key=derive("other noise"), draws=5) > 0).all()
 
 
 @pytest.mark.slow
 def test_training_recalls_the_share_asked_for() -> None:
-    built = build(FactTable.from_rows(SPARSE), method="train", accuracy=0.9)
+    built = build(FactTable.from_rows(SPARSE), recipe="train", accuracy=0.9)
     assert built.recall >= 0.9
 
 
@@ -57,34 +56,49 @@ def test_training_recalls_the_share_asked_for() -> None:
     ids=["one fact", "one subject", "one answer", "more relations than subjects", "several answers"],
 )
 def test_odd_tables_work(rows: list[tuple[str, str, str]]) -> None:
-    built = build(FactTable.from_rows(rows, on_conflict="all"), method="readout")
+    built = build(FactTable.from_rows(rows, on_conflict="all"), recipe="gated")
     assert built.recall == 1.0
+
+
+def test_the_constructions_of_theorem_3_hold_what_they_can_and_refuse_the_rest() -> None:
+    """Each relation has answers of its own here; in SPARSE they share some."""
+    rows = [(f"s{i}", r, f"{r}{i % 3}") for i in range(4) for r in "pq"]
+    built = build(FactTable.from_rows(rows), recipe="attention-full")
+    assert built.recall == 1.0
+    with pytest.raises(FactholdError, match="recipe='attention' cannot hold these facts: 2 facts"):
+        build(FactTable.from_rows(SPARSE), recipe="attention")
 
 
 def test_what_sums_cannot_hold_is_held_by_neurons() -> None:
     table = FactTable.from_rows(XOR)
-    with pytest.raises((FactholdError, ValueError), match="readout"):
-        build(table, method="attention")
-    assert build(table).method == "readout"
+    with pytest.raises(FactholdError, match="no sum of a part for s"):
+        build(table, recipe="values")
+    assert build(table).recipe == "gated"
+
+
+def test_a_table_that_is_too_large_for_a_recipe_is_refused_before_anything_is_made() -> None:
+    table = random_table(4000, 40, 8, key=derive("t"))
+    with pytest.raises(FactholdError, match=r"would start from .* parameters for 4000 subjects and 40 relations"):
+        build(table, recipe="attention-full")
 
 
 def test_auto_takes_the_smaller_model() -> None:
     table = FactTable.from_rows(SPARSE)
-    sizes = {method: build(table, method=method).n_params for method in ("readout", "attention")}
+    sizes = {name: build(table, recipe=name).n_params for name in ("gated", "values")}
     built = build(table)
     assert built.n_params == min(sizes.values())
-    assert built.method == min(sizes, key=sizes.__getitem__)
+    assert built.recipe == min(sizes, key=sizes.__getitem__)
 
 
 def test_a_result_is_the_same_again_and_another_with_another_seed() -> None:
     table = random_table(40, 3, 4, key=derive("t"))
-    one, two, other = (build(table, method="readout", seed=seed) for seed in (0, 0, 1))
+    one, two, other = (build(table, recipe="gated", seed=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one.model.mlp.V, two.model.mlp.V)
     assert not np.array_equal(one.problem.phi, other.problem.phi)
 
 
 def test_width_is_searched_down_to_one_that_was_not_enough() -> None:
-    built = build(random_table(130, 2, 8, key=derive("t")), method="readout")
+    built = build(random_table(130, 2, 8, key=derive("t")), recipe="gated")
     for width in built.widths:
         shares = dict(width.tries)
         assert shares[width.m] == 1.0
@@ -94,16 +108,21 @@ def test_width_is_searched_down_to_one_that_was_not_enough() -> None:
 
 def test_too_few_parameters_is_said_with_the_number_needed() -> None:
     table = random_table(40, 3, 4, key=derive("t"))
-    needed = build(table, method="readout").n_params
+    needed = build(table, recipe="gated").n_params
     with pytest.raises(FactholdError, match=str(needed)):
-        build(table, method="readout", max_params=needed - 1)
+        build(table, recipe="gated", max_params=needed - 1)
     with pytest.raises(FactholdError, match="attention alone takes"):
-        build(table, method="readout", max_params=100)
+        build(table, recipe="gated", max_params=100)
+    needed = build(table, recipe="values").n_params
+    with pytest.raises(FactholdError, match=rf"max_params={needed - 1}: .* has {needed} parameters"):
+        build(table, recipe="values", max_params=needed - 1)
+    with pytest.raises(FactholdError, match="max_params=100: the smallest model by recipe='train' has 192"):
+        build(table, recipe="train", max_params=100)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"method": "magic"}, "unknown method"), ({"accuracy": 0.0}, "accuracy"), ({"max_params": 0}, "max_params")],
+    [({"recipe": "magic"}, "unknown recipe"), ({"accuracy": 0.0}, "accuracy"), ({"max_params": 0}, "max_params")],
 )
 def test_what_cannot_be_asked_is_refused(given: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -113,11 +132,10 @@ def test_what_cannot_be_asked_is_refused(given: dict, message: str) -> None:
 def test_shape_leaves_room_for_noise_and_grows_with_the_table() -> None:
     small, large = (random_table(S, 5, 60, key=derive("t")) for S in (100, 3000))
     for table in (small, large):
-        d, gates = shape(table, 32)
+        d, gates = gated.dimensions(table, 32)
         assert gates + table.R <= d
         assert d >= (32 + table.R + 1) / 0.75
-    assert shape(large, 32) > shape(small, 32)
-    assert set(METHODS) == {"readout", "attention", "attention-mlp", "train", "auto"}
+    assert gated.dimensions(large, 32) > gated.dimensions(small, 32)
 
 
 def test_bits_of_a_table_count_the_tables_like_it() -> None:
@@ -154,7 +172,7 @@ def test_bits_below_full_recall_are_a_bound(wrong: int) -> None:
 def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build that dies in the middle goes on, and ends with the model that it would have made."""
     table, out = random_table(130, 3, 8, key=derive("t")), tmp_path / "model.safetensors"
-    whole = build(table, method="readout")
+    whole = build(table, recipe="gated")
     calls = []
 
     def dies_later(group: Any, m: int, *rest: Any, **more: Any) -> Any:
@@ -164,15 +182,15 @@ def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path, monkeypatch:
         calls.append(m)  # those in flight are lost
         return found
 
-    monkeypatch.setattr(readout, "store_group", dies_later)
+    monkeypatch.setattr(gated, "store_group", dies_later)
     with pytest.raises(MemoryError):
-        build(table, method="readout", beside=out)
+        build(table, recipe="gated", beside=out)
     (hidden,) = tmp_path.iterdir()
-    monkeypatch.setattr(readout, "store_group", lambda *a, **k: calls.append(a[1]) or store_group(*a, **k))
+    monkeypatch.setattr(gated, "store_group", lambda *a, **k: calls.append(a[1]) or store_group(*a, **k))
     mark = fingerprint(table, accuracy=1.0, n_noise=NOISE, T=SEQUENCE, seed=0)
     n_kept, total = len(Kept(hidden, mark).tries), sum(len(width.tries) for width in whole.widths)
     calls.clear()
-    again = build(table, method="readout", beside=out)
+    again = build(table, recipe="gated", beside=out)
     assert n_kept >= 3  # the fourth may not have been written yet when the fifth died
     assert len(calls) <= total - n_kept
     np.testing.assert_array_equal(again.model.mlp.V, whole.model.mlp.V)
@@ -185,8 +203,8 @@ def test_what_was_kept_for_another_table_or_half_written_is_not_used(tmp_path: P
     path = tmp_path / "kept"
     kept = Kept(path, "one")
     kept.keep("a/1", (MLPMemory(jnp.ones((1, 2)), jnp.ones((1, 2))), 0.5))
-    assert Kept(path, "one").get("a/1")[1] == 0.5
-    assert Kept(path, "other").get("a/1") is None
+    assert Kept(path, "one").tries["a/1"][1] == 0.5
+    assert Kept(path, "other").tries == {}
     path.write_bytes(path.read_bytes()[:-3])
     assert Kept(path, "one").tries == {}
     assert fingerprint(random_table(3, 2, 2, key=derive("t")), T=32) != fingerprint(

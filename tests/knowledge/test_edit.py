@@ -16,11 +16,11 @@ from facthold.facts.names import Names
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge import tables
-from facthold.knowledge.ask import Knowledge
 from facthold.knowledge.edit import add, edit, forget, specificity, still_held
-from facthold.knowledge.judge import judge_table, right_answers
+from facthold.knowledge.model import Model
 from facthold.knowledge.rank_one import RIVALS, Change, Readout, Seen, _Problem, connected, rank_one, readout, see
 from facthold.models.forward import Forward, table_prompts
+from facthold.models.judge import judge_table, right_answers
 from facthold.models.transformer import Transformer
 
 
@@ -146,7 +146,7 @@ def test_memory_of_an_edit_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     most = 1 << 17
     monkeypatch.setattr("facthold.models.forward.BLOCK", 1 << 12)
     monkeypatch.setattr("facthold.knowledge.rank_one.BLOCK", 1 << 12)
-    monkeypatch.setattr("facthold.knowledge.judge.BLOCK", 1 << 12)
+    monkeypatch.setattr("facthold.models.judge.BLOCK", 1 << 12)
     tracemalloc.start()
     seen = see(forward, tokens, edited, most)
     rank_one(seen, forward.U, edited, 5, asked, answers)
@@ -188,7 +188,7 @@ def test_an_edit_is_said_and_the_others_stay(which: str) -> None:
     assert sizes[1] < 1e-5 * np.linalg.norm(np.asarray(W))  # of rank 1, to the rounding of float32
     assert report.matrix == name
     assert report.size == pytest.approx(sizes[0] / np.linalg.norm(np.asarray(W)), rel=1e-3)
-    again = Knowledge(done.model, done.problem).ask(s, r)
+    again = Model(done.model, done.problem).ask(s, r)
     assert (again.answer, again.right, again.expected) == (new, True, (new,))
     np.testing.assert_array_equal(done.problem.phi, problem.phi)
 
@@ -197,7 +197,7 @@ def test_editing_one_of_several_right_answers_leaves_the_new_one_alone() -> None
     model, problem = known.countries()
     done = edit(model, problem, "south africa", "capital", "Bloemfontein")
     assert done.report.done
-    assert Knowledge(done.model, done.problem).ask("South Africa", "capital").expected == ("Bloemfontein",)
+    assert Model(done.model, done.problem).ask("South Africa", "capital").expected == ("Bloemfontein",)
     assert done.problem.table.A == problem.table.A + 1
     assert len(done.problem.phi) == len(problem.phi) + 1
     np.testing.assert_allclose(np.linalg.norm(done.problem.phi[-1]), 1, rtol=1e-6)  # on the sphere, as the others
@@ -210,7 +210,7 @@ def test_a_fact_is_added_for_a_known_and_for_a_new_subject(outputs: str) -> None
     two = add(one.model, one.problem, "Chad", "official_language", "French")
     assert (one.report.efficacy, one.report.specificity) == (1, 1)
     assert (two.report.efficacy, two.report.specificity) == (1, 1)
-    asked = Knowledge(two.model, two.problem)
+    asked = Model(two.model, two.problem)
     assert asked.ask("Chad", "official_language").answer == "French"
     assert asked.ask("Sudan", "official_language").answer == "Arabic"
     for s, r, _ in known.ROWS:  # all tokens after the subjects have moved up
@@ -226,7 +226,7 @@ def test_what_is_forgotten_is_not_said(outputs: str) -> None:
     done = forget(model, problem, "South Africa", "capital")
     assert done.report.answer == "Pretoria or Cape Town"
     assert (done.report.efficacy, done.report.specificity) == (1, 1)
-    answer = Knowledge(done.model, done.problem).ask("South Africa", "capital")
+    answer = Model(done.model, done.problem).ask("South Africa", "capital")
     assert answer.answer == done.report.said
     assert answer.answer not in ("Pretoria", "Cape Town")
     assert answer.right is None
@@ -354,8 +354,8 @@ def test_a_change_that_does_not_take_is_said_to_fail() -> None:
     [
         (edit, ("Frnace", "capital", "Paris"), "unknown subject 'Frnace'; did you mean 'France'"),
         (edit, ("Sudan", "official_language", "Arabic"), "is not in the table; take add"),
-        (edit, ("France", "capital", " "), "the new answer has an empty name"),
-        (edit, ("France", "capital", "a\udcff"), "the new answer 'a.udcff' has a NUL or half a character"),
+        (edit, ("France", "capital", " "), "the new answer ' ' is empty"),
+        (edit, ("France", "capital", "a\udcff"), "the new answer 'a.udcff' has half a character"),
         (add, ("France", "capital", "Lyon"), "is in the table; take edit"),
         (add, ("France", "anthem", "La Marseillaise"), "unknown relation 'anthem': .*build the model again"),
         (forget, ("Sudan", "official_language"), "nothing to forget"),

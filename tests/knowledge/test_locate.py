@@ -10,11 +10,11 @@ import pytest
 
 import known
 from facthold._util.errors import FactholdError
-from facthold.knowledge.ask import Knowledge
-from facthold.knowledge.judge import judge_table
 from facthold.knowledge.locate import DIRECT, MLP, locate, locate_all
-from facthold.memory.activations import hermite_activation
+from facthold.knowledge.model import Model
+from facthold.memory.activations import Polynomial
 from facthold.models.forward import Forward, table_prompts
+from facthold.models.judge import judge_table
 from facthold.models.transformer import Transformer
 from known import Known
 
@@ -37,7 +37,7 @@ def test_the_parts_of_every_fact_add_up_to_its_margin(model_and_problem: Known) 
     found = locate_all(model, problem)
     told = judge_table(Forward.of(model, problem), problem, table_prompts(problem))
     np.testing.assert_array_equal(found.margin, told.margin)
-    parts = np.concatenate([found.direct, found.through, found.bias[:, None], found.unsplit[:, None]], axis=1)
+    parts = np.concatenate([found.direct, found.through, found.bias[:, None]], axis=1)
     # 2^-53 for each of the products of which a part is made, as many as there are dimensions and neurons
     tolerance = (problem.d + model.m + parts.shape[1]) * 2.0**-53 * np.abs(parts).sum(axis=1)
     assert (np.abs(parts.sum(axis=1) - found.margin) <= 4 * tolerance).all()
@@ -47,10 +47,10 @@ def test_the_parts_of_every_fact_add_up_to_its_margin(model_and_problem: Known) 
 
 def test_an_activation_that_cannot_be_split_is_one_part() -> None:
     _, problem = known.random_model()
-    model = Transformer.init(16, 4, 4, 8, key=jax.random.key(0), sigma=hermite_activation(2))
+    model = Transformer.init(16, 4, 4, 8, key=jax.random.key(0), sigma=Polynomial((1.0,) * 3))
     found = locate_all(model, problem)
     assert not found.through.any()
-    total = found.direct.sum(axis=1) + found.unsplit
+    total = found.direct.sum(axis=1) + found.mlp
     np.testing.assert_allclose(total, found.margin, atol=1e-12 * np.abs(found.direct).sum())
 
 
@@ -100,7 +100,7 @@ def test_one_fact_in_words() -> None:
     found = locate(model, problem, "france", "capital")
     everything = locate_all(model, problem)
     assert (found.subject, found.relation, found.answer) == ("France", "capital", "Paris")
-    assert found.margin == pytest.approx(Knowledge(model, problem).ask("France", "capital").margin)
+    assert found.margin == pytest.approx(Model(model, problem).ask("France", "capital").margin)
     assert found.margin == pytest.approx(everything.margin[0])
     assert [part.name for part in found.parts] == [everything.components[c] for c in everything.order[0]]
     mlp = found.parts[0]

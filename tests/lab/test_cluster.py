@@ -106,9 +106,8 @@ CELLS = {
 
 @app.command()
 def drive(what: str, address: str, log: str) -> None:
-    from facthold.cli.common import compute_cells, find_place, open_store
-    with open_store(None) as store:
-        compute_cells(what, CELLS[what](log), store, find_place(None, address))
+    from facthold.cli.common import compute_cells, find_place
+    compute_cells(what, CELLS[what](log), None, find_place(None, address))
 
 if __name__ == "__main__":
     main(["drive", *sys.argv[1:]])

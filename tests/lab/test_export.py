@@ -14,9 +14,9 @@ import pytest
 
 from facthold._util.errors import FactholdError
 from facthold._util.files import writing
-from facthold.lab.export import columns, common_type, to_arrays, to_csv, to_parquet
+from facthold.lab.export import columns, common_type, to_csv, to_parquet
 from facthold.lab.provenance import Provenance, provenance
-from facthold.lab.store import Row, from_json
+from facthold.lab.store import Row, Rows, from_json
 
 OWN = ["key", "kind", "version"]
 ORIGIN = [f"provenance.{field.name}" for field in dataclasses.fields(Provenance)]
@@ -114,25 +114,19 @@ def test_parquet_without_pyarrow_says_what_to_install(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_arrays_have_one_entry_a_row(rows: list[Row]) -> None:
-    arrays = to_arrays(rows)
-    assert list(arrays) == list(columns(rows))
-    assert all(array.shape == (3,) for array in arrays.values())
-    assert arrays["spec.d"].dtype == np.int64
-    assert arrays["spec.d"].tolist() == [16, 32, 32]
-    np.testing.assert_array_equal(arrays["result.N"], [41, np.nan, np.nan])
-    np.testing.assert_array_equal(arrays["result.loss"], [0.1 + 0.2, np.nan, 2])
-    assert arrays["kind"].tolist() == ["capacity", "capacity", "curve"]
-    assert arrays["result.curve"].tolist() == [None, None, [1.0, float("inf")]]
-    assert arrays["spec.seeds"].tolist() == [[0, 1], [2], None]
-    assert arrays["spec.seed"][2] == 2**64
-    assert arrays["result.ok"].tolist() == [None, False, None]
+def test_rows_become_a_frame_in_one_call(rows: list[Row]) -> None:
+    frame = Rows(rows).to_pandas()
+    assert list(frame.columns) == list(columns(rows))
+    assert frame["spec.d"].tolist() == [16, 32, 32]
+    np.testing.assert_array_equal(frame["result.N"], [41, np.nan, np.nan])
+    assert frame["kind"].tolist() == ["capacity", "capacity", "curve"]
+    assert frame["spec.seed"][2] == 2**64
 
 
-def test_lists_of_one_length_stay_one_object_a_row() -> None:
-    rows = [row(f"k{i}", "curve", {"i": i}, {"curve": [i, i + 1]}) for i in range(2)]
-    assert to_arrays(rows)["result.curve"].tolist() == [[0, 1], [1, 2]]
-    assert to_arrays(rows)["result.curve"].shape == (2,)
+def test_a_frame_without_pandas_says_what_to_install(rows: list[Row], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(FactholdError, match="pip install pandas"):
+        Rows(rows).to_pandas()
 
 
 @pytest.mark.parametrize(

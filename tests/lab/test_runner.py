@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from facthold._util import programs
 from facthold._util.errors import FactholdError
 from facthold.cli.progress import CellProgress, outcome
 from facthold.lab.cells import Cell
@@ -22,7 +23,7 @@ from facthold.lab.store import Store
 from facthold.lab.tally import Best, Tally
 from facthold.lab.workers import Workers
 from facthold.studies.memories.capacity import Capacity
-from odd_cells import Deadly, Failing, Quiet, Sleeping, alive, starts, until
+from odd_cells import Compiling, Deadly, Failing, Quiet, Sleeping, alive, starts, until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
@@ -73,6 +74,19 @@ def test_the_largest_cell_starts_first(store: Store, tmp_path: Path) -> None:
     log = str(tmp_path / "log")
     run_cells([Sleeping(n=n, seconds=0.01 * n, log=log) for n in (1, 3, 2)], store, Quiet(), place=Workers(1))
     assert [n for n, _ in starts(log)] == [3, 2, 1]
+
+
+@needs_proc
+def test_programs_are_dropped_before_there_are_too_many_memory_maps(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cell takes 24 maps and three run at a time. Without the guard there are 480 more at the end."""
+    run_cells([Compiling(n=100)], store, Quiet())  # threads and what JAX itself needs
+    programs.drop_programs(share=0.0)
+    before = programs.memory_maps()
+    monkeypatch.setattr(programs, "most_memory_maps", lambda: int((before + 100) / programs.SHARE))
+    rows = run_cells([Compiling(n=n) for n in range(20)], store, Quiet())
+    assert max(row.result["maps"] for row in rows) < before + 300
 
 
 @needs_proc
@@ -229,7 +243,7 @@ import dataclasses, resource, sys
 from typing import ClassVar
 from facthold.lab.cells import Cell
 from facthold.cli.app import app, main
-from facthold.cli.common import compute_cells, open_store
+from facthold.cli.common import compute_cells
 from facthold.lab.places import InProcess
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -242,8 +256,7 @@ class Large(Cell):
 
 @app.command()
 def fill():
-    with open_store(None) as store:
-        compute_cells("large", [Large(n=n) for n in range(100)], store, InProcess())
+    compute_cells("large", [Large(n=n) for n in range(100)], None, InProcess())
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))

@@ -276,7 +276,7 @@ class Lock:
 def test_files_of_others_are_refused_and_left_as_they_are(path: Path) -> None:
     path.write_text("n,square\n3,9\n" * 100)
     before = path.read_bytes()
-    with pytest.raises(FactholdError, match="not a database; give another file with --store") as error:
+    with pytest.raises(FactholdError, match="not a database; give another store") as error:
         Store(path)
     one_line(error, path)
     assert path.read_bytes() == before
@@ -301,7 +301,7 @@ def test_other_formats_are_refused(path: Path, step: int, age: str) -> None:
     db = sqlite3.connect(path)
     db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + step}")
     db.close()
-    with pytest.raises(FactholdError, match=rf"{age} facthold wrote it .* --store, or move it away") as error:
+    with pytest.raises(FactholdError, match=rf"{age} facthold wrote it .* store, or move it away") as error:
         Store(path)
     one_line(error, path)
 
@@ -340,7 +340,7 @@ def test_a_folder_and_a_file_as_folder_are_refused(tmp_path: Path) -> None:
         Store(tmp_path)
     one_line(error, tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(FactholdError, match="--store") as error:
+    with pytest.raises(FactholdError, match="store") as error:
         Store(tmp_path / "file" / "results.sqlite")
     one_line(error, tmp_path / "file" / "results.sqlite")
 
@@ -390,7 +390,7 @@ def test_an_unwritable_folder_is_found_at_once(unprivileged: Path) -> None:
     unprivileged.joinpath("closed").mkdir(mode=0o555)
     path = unprivileged / "closed" / "results.sqlite"
     for place in (path, path.parent / "deeper" / path.name):
-        with pytest.raises(FactholdError, match="--store") as error:
+        with pytest.raises(FactholdError, match="store") as error:
             Store(place)
         one_line(error, place)
 
@@ -413,7 +413,7 @@ def test_a_folder_that_cannot_be_entered_is_refused(unprivileged: Path) -> None:
     path = unprivileged / "closed" / "results.sqlite"
     path.parent.mkdir(mode=0o000)
     for create in (True, False):
-        with pytest.raises(FactholdError, match="--store") as error:
+        with pytest.raises(FactholdError, match="store") as error:
             Store(path, create=create)
         one_line(error, path)
 

@@ -8,8 +8,8 @@ import pytest
 
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
 from facthold.measure.scaling import fit_constant, fit_exponent
-from facthold.models import LinearMemory
-from facthold.recipes.make import make_memory
+from facthold.models.memory import LinearMemory
+from facthold.recipes import make_memory, memory_recipe
 from facthold.studies.memories.capacity import Capacity as Cell
 
 
@@ -68,7 +68,7 @@ def test_wrong_searches_are_refused(floor: int, ceiling: int) -> None:
 def numpy_recall(cell: Cell, N: int, seed: int) -> float:
     """The share of N associations that a linear memory of this cell gets right: arg max of E W^T U^T, in float64."""
     problem = cell.problem(N, seed)
-    memory = make_memory(cell.way, problem, cell.m, seed)
+    memory = make_memory(memory_recipe(cell.method), problem, cell.m, seed)
     assert isinstance(memory, LinearMemory)
     E, U, W = (np.asarray(a, np.float64) for a in (problem.E, problem.U, memory.W))
     return float(((E @ W.T @ U.T).argmax(axis=1) == np.asarray(problem.f)).mean())
@@ -99,7 +99,7 @@ def test_problems_of_one_seed_are_nested() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "says"),
+    ("fields", "message"),
     [
         ({"d": 0}, "d=0"),
         ({"d": 8, "m": 4}, "takes no m"),
@@ -108,12 +108,12 @@ def test_problems_of_one_seed_are_nested() -> None:
         ({"d": 8, "map": "idendity"}, "did you mean 'identity'"),
         ({"d": 8, "embeddings": "ball"}, "unknown embeddings"),
         ({"d": 8, "goal": 1.5}, "goal=1.5"),
-        ({"d": 8, "seeds": ()}, "at least one seed"),
+        ({"d": 8, "seeds": ()}, "seeds is empty"),
         ({"d": 8, "method": "outerproduct"}, "did you mean 'outer-product'"),
     ],
 )
-def test_wrong_cells_are_refused(fields: dict, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_wrong_cells_are_refused(fields: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Cell(**({"method": "outer-product"} | fields))
 
 

@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 
 from facthold.construct.linear import outer_product
+from facthold.measure.grids import GRID_BITS, SCALE_BITS, Grid, grid_of_bits
 from facthold.measure.quantise import (
-    GRID_BITS,
-    SCALE_BITS,
-    Grid,
     Recall,
     fewest_bits,
-    grid_of_bits,
     judged_bits,
     on_grid,
     quantise,
@@ -24,9 +21,9 @@ from facthold.measure.quantise import (
     weight_sizes,
 )
 from facthold.measure.recall import accuracy
+from facthold.memory.associations import seeded_problem
 from facthold.models.memory import LinearMemory, MLPMemory
 from facthold.models.transformer import Transformer
-from facthold.studies.memories.capacity import nested_problem
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -107,7 +104,7 @@ def test_the_gradient_goes_straight_through() -> None:
 
 def test_fewest_bits_against_all_that_it_could_have_tried() -> None:
     """On a small ladder, no single grid that recalls as much has fewer bits than what was found."""
-    problem = nested_problem(20, 0, 32, map="uniform")
+    problem = seeded_problem(20, 0, 32, map="uniform")
     memory, ladder = outer_product(problem), (2, 3, 5, 9, 255)
     whole = accuracy(memory, problem)
     assert whole == 1.0

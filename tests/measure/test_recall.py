@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from facthold.construct import outer_product
+from facthold.construct.linear import outer_product
 from facthold.measure import recall
-from facthold.measure.bits import bits_per_parameter, parameters_bits, recalled_bits
-from facthold.measure.recall import accuracy, decode, exact_recall, margins, recalled, right, smallest_margins
+from facthold.measure.bits import parameters_bits
+from facthold.measure.recall import accuracy, exact_recall, margins, recalled, right, smallest_margins
 from facthold.memory.associations import Problem, random_problem
-from facthold.models import LinearMemory, MLPMemory
+from facthold.models.memory import LinearMemory, MLPMemory
 
 KEY = jax.random.key(2)
 CROWDED = random_problem(60, 8, M=40, map="uniform", key=KEY)  # too many for d = 8: some fail, some do not
@@ -30,7 +30,6 @@ def brute_force(memory, problem) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("memory", [outer_product(CROWDED), MLPMemory.init(8, 20, key=KEY)], ids=["linear", "mlp"])
 def test_against_brute_force(memory) -> None:
     predicted, smallest = brute_force(memory, CROWDED)
-    assert_array_equal(decode(memory, CROWDED), predicted)
     assert_array_equal(recalled(memory, CROWDED), predicted == np.asarray(CROWDED.f))
     assert_allclose(smallest_margins(memory, CROWDED), smallest, atol=1e-4)
     assert 0 < recalled(memory, CROWDED).sum() < CROWDED.N or isinstance(memory, MLPMemory)
@@ -48,17 +47,15 @@ def test_margins_are_positive_exactly_where_recalled() -> None:
 
 def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = outer_product(CROWDED)
-    whole = recalled(memory, CROWDED), smallest_margins(memory, CROWDED), decode(memory, CROWDED)
+    whole = recalled(memory, CROWDED), smallest_margins(memory, CROWDED)
     monkeypatch.setattr(recall, "BLOCK_ENTRIES", 7 * CROWDED.M)  # 60 rows in blocks of 7: the last one is short
     assert_array_equal(recalled(memory, CROWDED), whole[0])
     assert_allclose(smallest_margins(memory, CROWDED), whole[1], atol=1e-5)
-    assert_array_equal(decode(memory, CROWDED), whole[2])
 
 
 def test_zero_memory_recalls_nothing() -> None:
     zero = LinearMemory(jnp.zeros((8, 8)))
     assert accuracy(zero, CROWDED) == 0
-    assert recalled_bits(zero, CROWDED) == 0
 
 
 def test_memory_that_is_not_finite_recalls_nothing() -> None:
@@ -92,13 +89,3 @@ def test_exact_recall_is_harder_than_recall() -> None:
 def test_bits_of_weights() -> None:
     memory = MLPMemory.init(8, 20, key=KEY)
     assert parameters_bits(memory) == 2 * 8 * 20 * 32  # float32
-    assert parameters_bits(memory, 4) == 2 * 8 * 20 * 4
-    with pytest.raises(ValueError, match="bits_per_weight=0"):
-        parameters_bits(memory, 0)
-
-
-def test_bits_of_a_perfect_memory() -> None:
-    problem = random_problem(8, 8, key=KEY, embeddings="orthogonal")
-    memory = outer_product(problem)
-    assert recalled_bits(memory, problem) == pytest.approx(8 * 3)
-    assert bits_per_parameter(memory, problem) == pytest.approx(8 * 3 / 64)

@@ -11,11 +11,11 @@ import known
 from facthold._util.errors import FactholdError
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable
-from facthold.knowledge import judge as judging
-from facthold.knowledge.judge import NONE, find_rows, judge, judge_table, right_answers
 from facthold.measure.fact_recall import fact_margins
-from facthold.memory.activations import hermite_activation
+from facthold.memory.activations import Polynomial
+from facthold.models import judge as judging
 from facthold.models.forward import Forward, prompts, table_prompts, word_tokens
+from facthold.models.judge import NONE, find_rows, judge, judge_table, right_answers
 from facthold.models.transformer import Transformer
 from known import Known
 
@@ -56,7 +56,7 @@ def test_attention_is_that_of_the_transformer() -> None:
 
 def test_another_activation_than_a_relu() -> None:
     _, problem = known.random_model()
-    model = Transformer.init(16, 4, 4, 8, key=jax.random.key(0), sigma=hermite_activation(2))
+    model = Transformer.init(16, 4, 4, 8, key=jax.random.key(0), sigma=Polynomial((1.0,) * 3))
     tokens = table_prompts(problem)[0]
     F = np.asarray(model(jnp.asarray(problem.phi[tokens])))
     np.testing.assert_allclose(Forward.of(model, problem).states(tokens).F, F, atol=1e-4 * np.abs(F).max())
@@ -65,10 +65,12 @@ def test_another_activation_than_a_relu() -> None:
 def test_blocks_are_parts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model, problem = known.countries()
     forward, tokens = Forward.of(model, problem), table_prompts(problem, draws=2)
-    whole = judge_table(forward, problem, tokens, probabilities=True)
+    rows = np.tile(np.arange(len(problem.table)), 2)
+    asked = (forward, problem.table, tokens.reshape(len(rows), -1), rows)
+    whole = judge(*asked, probabilities=True)
     monkeypatch.setattr("facthold.models.forward.BLOCK", 500)
     monkeypatch.setattr(judging, "BLOCK", 50)
-    parts = judge_table(forward, problem, tokens, probabilities=True)
+    parts = judge(*asked, probabilities=True)
     assert len(list(forward.blocks(tokens[0]))) > 2
     np.testing.assert_array_equal(whole.said, parts.said)
     np.testing.assert_allclose(whole.margin, parts.margin, rtol=1e-12)
@@ -78,9 +80,9 @@ def test_blocks_are_parts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_verdicts_against_a_plain_arg_max(model_and_problem: Known) -> None:
     model, problem = model_and_problem
     forward, table = Forward.of(model, problem), problem.table
-    tokens = table_prompts(problem)
-    told = judge_table(forward, problem, tokens, probabilities=True)
-    scores = forward.states(tokens[0]).F @ problem.U.T.astype(np.float64)
+    tokens = table_prompts(problem)[0]
+    told = judge(forward, table, tokens, np.arange(len(table)), probabilities=True)
+    scores = forward.states(tokens).F @ problem.U.T.astype(np.float64)
     np.testing.assert_array_equal(told.said, scores.argmax(axis=1))
     for i, row in enumerate(scores):
         right = list(table.right(i))
@@ -111,12 +113,10 @@ def test_any_right_answer_is_right() -> None:
 
 def test_a_tie_is_not_recall_and_one_output_has_no_rival() -> None:
     U = np.eye(3, 4, dtype=np.float32)
-    tied = judging._judge(U, np.array([[1.0, 1.0, 0.0, 0.0]]), np.array([0]), np.array([0]), judging.longest_of(U))
+    tied = judging._judge(U, np.array([[1.0, 1.0, 0.0, 0.0]]), np.array([0]), np.array([0]))
     assert (tied.margin[0], tied.recalled[0]) == (0.0, False)
     one = U[:1]
-    alone = judging._judge(
-        one, np.array([[-1.0, 0.0, 0.0, 0.0]]), np.array([0]), np.array([0]), judging.longest_of(one)
-    )
+    alone = judging._judge(one, np.array([[-1.0, 0.0, 0.0, 0.0]]), np.array([0]), np.array([0]))
     assert (alone.margin[0], alone.rival[0], alone.recalled[0]) == (np.inf, NONE, True)
 
 

@@ -9,18 +9,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jaxtyping import Array
+from jaxtyping import Array, Float
 from numpy.testing import assert_allclose, assert_array_equal
 
-from facthold.facts.prompts import Prompts, count_tokens
+from facthold.facts.prompts import Prompts
 from facthold.facts.table import random_table
-from facthold.models.linear_attention import LinearAttention, LinearAttentionMatrices
+from facthold.models.linear_attention import LinearAttention
 from facthold.models.softmax_head import SoftmaxHead
 
 TABLE = random_table(5, 3, 2, key=jax.random.key(0))
 T, N_NOISE, N = 9, 4, 24
 TOKENS = TABLE.S + TABLE.R + N_NOISE + 1
 V = TOKENS + TABLE.A
+
+
+class LinearAttentionMatrices(eqx.Module):
+    """F_lin(X) = W_OV X^T X W_KQ x_T as it stands in equation 13, for embedded sequences."""
+
+    W_OV: Float[Array, "d d"]
+    W_KQ: Float[Array, "d d"]
+
+    def __call__(self, X: Float[Array, "n T d"]) -> Float[Array, "n d"]:
+        scores = jnp.einsum("ntd,de,ne->nt", X, self.W_KQ, X[:, -1])
+        return jnp.einsum("nt,ntd,ed->ne", scores, X, self.W_OV)
+
+    @classmethod
+    def of(cls, model: LinearAttention, phi: Float[Array, "V d"]) -> "LinearAttentionMatrices":
+        """Matrices that act as ``model`` does, for orthonormal phi: the tokens of a prompt, EOS last, then answers."""
+        tokens, answers = phi[: len(model.W_KQ)], phi[len(model.W_KQ) :]
+        return cls(answers.T @ model.W_OV @ tokens, jnp.outer(model.W_KQ @ tokens, tokens[-1]))
+
+    def reduced(self, phi: Float[Array, "V d"], A: int) -> LinearAttention:
+        """W_OV(a, z) and W_KQ(z), for any phi whose last A rows are the answers'."""
+        tokens, answers = phi[:-A], phi[-A:]
+        return LinearAttention(answers @ self.W_OV @ tokens.T, tokens @ self.W_KQ @ tokens[-1])
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +103,7 @@ def test_the_logits_are_sums_over_tokens() -> None:
 def test_matrices_and_coordinates_give_the_same_logits(kind: str) -> None:
     phi = orthonormal(kind)
     sequences, counts, _ = drawn()
-    assert_array_equal(count_tokens(sequences, TOKENS), counts)
+    assert_array_equal(jax.nn.one_hot(sequences, TOKENS).sum(axis=1), counts)
     for matrices, model in (
         (LinearAttentionMatrices.of(random_model(), phi), random_model()),
         (random_matrices(phi.shape[1]), random_matrices(phi.shape[1]).reduced(phi, TABLE.A)),

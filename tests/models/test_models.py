@@ -11,7 +11,8 @@ from safetensors.numpy import load_file, save_file
 from facthold._util.errors import FactholdError
 from facthold.memory.activations import Polynomial
 from facthold.memory.associations import random_problem
-from facthold.models import LinearMemory, LowRankMemory, Memory, MLPMemory, load_model, save_model, to_numpy
+from facthold.models.memory import LinearMemory, LowRankMemory, Memory, MLPMemory
+from facthold.models.saving import load_model, save_model, to_numpy
 
 KEY = jax.random.key(11)
 D, WIDTH = 6, 10

@@ -23,7 +23,9 @@ from facthold.facts.prompts import zipf
 from facthold.facts.table import FactTable, random_table
 from facthold.measure.fact_recall import recalled_facts
 from facthold.memory.activations import Polynomial
-from facthold.models import LinearMemory, Transformer, load_model, save_model, to_numpy
+from facthold.models.memory import LinearMemory
+from facthold.models.saving import load_model, save_model, to_numpy
+from facthold.models.transformer import Transformer
 
 KEY = jax.random.key(2)
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"

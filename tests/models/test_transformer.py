@@ -17,9 +17,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.prompts import Prompts, zipf
 from facthold.facts.table import FactTable, random_table
-from facthold.measure.fact_recall import BLOCK, fact_accuracy, predict, recalled_facts
-from facthold.models import MLPMemory, Transformer
-from facthold.train import RecallFacts
+from facthold.measure.fact_recall import BLOCK, fact_accuracy, recalled_facts
+from facthold.models.memory import MLPMemory
+from facthold.models.transformer import Transformer
+from facthold.train.tasks import RecallFacts
 
 KEY = jax.random.key(21)
 D, H, D_H, M = 12, 3, 4, 10
@@ -259,9 +260,6 @@ def test_every_fact_is_asked_and_judged_by_the_arg_max(outputs: str) -> None:
     recalled = recalled_facts(model, problem, key=KEY)
     assert_array_equal(recalled[clear], (logits.argmax(axis=1) == target)[clear])
     assert 0.1 < recalled.mean() < 0.9
-    said = predict(model, problem, np.arange(len(problem.table)), key=KEY)
-    assert_array_equal(said[clear], logits.argmax(axis=1)[clear])
-    assert_array_equal(said[recalled], target[recalled])
     assert fact_accuracy(model, problem, key=KEY) == recalled.mean()
     task = RecallFacts.of(problem, batch=64, columns=1500 if outputs == "answers" else 0)  # padded, or not
     assert float(task_accuracy(model, task)) == pytest.approx(recalled.mean(), abs=1.5 * (~clear).mean() + 1e-6)
@@ -282,14 +280,6 @@ def test_ties_and_nonsense_are_not_recall() -> None:
     broken = eqx.tree_at(lambda t: t.W_O, model, jnp.nan * model.W_O)
     assert fact_accuracy(silent, problem, key=KEY) == 0.0
     assert fact_accuracy(broken, problem, key=KEY) == 0.0
-
-
-def test_predict_takes_any_facts_and_refuses_others() -> None:
-    problem, model = large_problem("answers"), make(SHAPES["with MLP"])
-    assert predict(model, problem, np.array([], int), key=KEY).shape == (0,)
-    assert predict(model, problem, np.array([5, 5, 0]), key=KEY).shape == (3,)
-    with pytest.raises(ValueError, match=r"rows of the table, 0 to \d+, not \[-1\]"):
-        predict(model, problem, np.array([-1]), key=KEY)
 
 
 @jitted_gradient
@@ -328,14 +318,14 @@ def test_an_empty_batch_is_refused() -> None:
 
 
 LARGE = """
-from facthold.studies.transformers.fact_capacity import make_problem, nested_table, racing_members
-from facthold.studies.transformers.variants import variant
-from facthold.train import Protocol, RecallFacts, fit
-way = variant("code")
-problem = make_problem(nested_table("random", 512, 512, 8, 0), 8, 0, way, 32)
+from facthold.facts.seeded import seeded_recall, seeded_table
+from facthold.models.sizes import Shape
+from facthold.train.protocols import Protocol
+from facthold.train.race import train
+problem = seeded_recall(seeded_table("random", 512, 512, 8, 0), 8, 0, "code")
 assert (len(problem.table), len(problem.U)) == (512 * 512, 4096)
 few = Protocol("few", "test", "adam", lr=1e-2, steps=4, check_every=4, futility=None)
-(run,) = fit(racing_members(RecallFacts.of(problem), 2, 4, 8, 0, way, few, "race"), few)
+run = train(problem, Shape(8, 2, 4, 8), few, 0).run
 assert run.steps == 4 and 0 < run.best < 0.1, run
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
 """

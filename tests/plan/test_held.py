@@ -9,18 +9,18 @@ import pytest
 
 from facthold.cli import calibrate
 from facthold.lab.places import InProcess
+from facthold.lab.registry import claim
 from facthold.lab.store import Store
 from facthold.plan.calibrations import Calibration, read
-from facthold.plan.methods import WAYS
-from facthold.plan.rules import Question
-from facthold.studies.claims import claim
+from facthold.recipes import fact_recipe
+from facthold.recipes.base import Question
+from facthold.recipes.facts import train_shape
 from facthold.studies.sizes.calibrations import cells
 from facthold.studies.sizes.claims import SEED, SMALL_TABLES, WIDE_TABLES, held_cells, judge_held
-from facthold.studies.sizes.held import Held, HeldSize
-from facthold.studies.sizes.trained_size import TrainedSize, trained_params
+from facthold.studies.sizes.held import Held, HeldSize, TrainedSize
 
 FAST = {"attention-full": 30, "values": 10, "selected-convex": 10}
-"""Methods that build in a second, and how many models are made: solves that are convex need one table of each size."""
+"""Recipes that build in a second, and how many models are made: solves that are convex need one table of each size."""
 
 
 def _row(cell: Any) -> dict[str, Any]:
@@ -49,9 +49,10 @@ def test_what_is_recommended_is_enough_and_a_quarter_is_not(method: str, n: int)
 def test_the_model_that_is_built_has_the_parameters_that_the_plan_says() -> None:
     ours = ("attention", "attention-full", "attention-mlp")
     for cell in [cell for cell in held_cells("quick") if isinstance(cell, Held) and cell.method in ours][::30]:
-        way = WAYS[cell.method]
-        question = Question(cell.S, cell.R, cell.D, min(g for g in way.goals if g >= cell.goal))
-        assert cell.run()["n_params"] == way.shape(question, cell.size).n_params
+        sizing = fact_recipe(cell.method).sizing
+        assert sizing is not None
+        question = Question(cell.S, cell.R, cell.D, min(g for g in sizing.goals if g >= cell.goal))
+        assert cell.run()["n_params"] == sizing.shape(question, cell.size).n_params
 
 
 def test_the_judge_can_say_no() -> None:
@@ -84,7 +85,7 @@ def test_a_trained_size_is_found_between_one_that_fails_and_one_that_is_enough()
     if found["size"] is not None:
         asked = dict(map(tuple, found["probes"]))
         assert asked[found["size"]] >= cell.goal > asked[found["size"] - 4]
-        assert found["n_params"] == trained_params(found["size"])
+        assert found["n_params"] == train_shape(found["size"]).n_params
 
 
 def test_a_refresh_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

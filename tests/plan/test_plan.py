@@ -1,7 +1,9 @@
 """Plans: laws recover what made their points, rules agree with the constructions, and every input gets an answer."""
 
-import json
 import math
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,45 +11,29 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from facthold.cli.app import main
-from facthold.cli.plan import amount, short, size_text, times_text, whole_number
+from facthold._util.errors import FactholdError
+from facthold.construct.dimensions import NOISE, separating_dimensions
 from facthold.construct.heads import gaps, partition, partition_into, separating_keys
-from facthold.knowledge.build import NOISE
-from facthold.knowledge.readout import shape
-from facthold.models.transformer import n_params
+from facthold.facts.seeded import seeded_recall, seeded_table
+from facthold.facts.table import FactTable
+from facthold.models.sizes import Shape, n_params
 from facthold.plan import calibrations as kept
 from facthold.plan.calibrations import Calibration, Calibrations, read
-from facthold.plan.laws import Interval, fit_power, fit_started
-from facthold.plan.methods import WAYS
-from facthold.plan.plan import BUILDABLE, LONGEST, make_plan, plan_way, quarter
-from facthold.plan.rules import Question, Shape, readout_shape, selected_d, separating_dimensions, tokens_a_head
-from facthold.recipes.builders import BUILDERS
-from facthold.studies.constructions.built_size import text_problem
+from facthold.plan.laws import fit_power, fit_started
+from facthold.plan.plan import BUILDABLE, LONGEST, make_plan, plan, plan_recipe
+from facthold.recipes import fact_recipe, fact_recipes
+from facthold.recipes.base import Question, Sizing
+from facthold.recipes.facts import gated_shape, selected_d, tokens_per_head
 from facthold.studies.sizes.calibrations import cells
-from facthold.studies.transformers.fact_capacity import nested_table
+from facthold.studies.sizes.claims import quarter
 from facthold.theory.limits_facts import known_blocks_bits
-
-ASKED = ["plan", "--subjects", "20", "--relations", "6", "--answers", "8"]
-"""Within the calibrated range of every method."""
+from facthold.train.gated import dimensions
 
 
-def run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """The program in this process: exit code, standard output and standard error."""
-    with pytest.raises(SystemExit) as stop:
-        main(arguments)
-    said = capsys.readouterr()
-    return int(stop.value.code or 0), said.out, said.err
-
-
-@pytest.fixture(autouse=True)
-def _leave_softly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program leaves at once where something is wrong; a test goes on."""
-    from facthold.cli import app
-
-    def leave(code: int) -> None:
-        raise SystemExit(code)
-
-    monkeypatch.setattr(app, "_leave", leave)
+def sizing_of(name: str) -> Sizing:
+    sizing = fact_recipe(name).sizing
+    assert sizing is not None
+    return sizing
 
 
 # laws
@@ -71,15 +57,14 @@ def test_a_started_law_recovers_its_start_and_its_rate() -> None:
     assert law.at(1e12).expected == pytest.approx(3e5, rel=1e-3)
 
 
-@pytest.mark.parametrize("exponents", [None, (0.9,)])
-def test_intervals_cover_a_new_table_as_often_as_they_say(exponents: tuple[float, ...] | None) -> None:
+def test_intervals_cover_a_new_table_as_often_as_they_say() -> None:
     generator, tries, confidence = np.random.default_rng(0), 2000, 0.9
     covered = 0
     for _ in range(tries):
         x = np.exp(generator.uniform(0, 4, 9))
         noise = np.exp(0.3 * generator.standard_normal(10))
         new = math.exp(generator.uniform(-1, 6))  # outside of the points too
-        law = fit_power([(float(v),) for v in x], list(2 * x**0.9 * noise[:9]), exponents)
+        law = fit_power([(float(v),) for v in x], list(2 * x**0.9 * noise[:9]))
         low, _, high = law.at((new,), confidence)
         covered += low <= 2 * new**0.9 * noise[9] <= high
     # exact for normal noise: a binomial number, outside once in 10,000
@@ -109,22 +94,22 @@ def test_a_law_refuses_points_that_fix_none(x: list[float], y: list[float], word
 
 
 @pytest.mark.parametrize(("S", "R", "D"), [(8, 8, 8), (64, 4, 2), (30, 12, 16), (128, 8, 16), (24, 48, 4)])
-def test_the_shape_of_readout_is_that_of_the_builder(S: int, R: int, D: int) -> None:
-    ours = readout_shape(Question(S, R, D))
-    theirs = shape(nested_table("random", S, R, D, 0), NOISE)
+def test_the_shape_of_gated_is_that_of_the_builder(S: int, R: int, D: int) -> None:
+    ours = gated_shape(Question(S, R, D))
+    theirs = dimensions(seeded_table("random", S, R, D, 0), NOISE)
     assert ours[0] == pytest.approx(theirs[0], abs=4)  # how many answers a drawn table has differs a little
     assert ours[1] == pytest.approx(theirs[1], rel=0.1, abs=2)
 
 
-def test_tokens_a_head_are_those_of_the_partition() -> None:
-    problem = text_problem(nested_table("random", 17, 6, 4, 0), 16, 0)
+def test_tokens_per_head_are_those_of_the_partition() -> None:
+    problem = seeded_recall(seeded_table("random", 17, 6, 4, 0), 16, 0)
     for H in (2, 3, 7, 12, 23):
-        assert tokens_a_head(Question(17, 6, 4), H) == max(map(len, partition_into(problem, H)))
+        assert tokens_per_head(Question(17, 6, 4), H) == max(map(len, partition_into(problem, H)))
 
 
 def test_keys_separate_where_the_rule_says_so_and_not_far_below() -> None:
     S, R, k = 20, 10, 3
-    problem_of = lambda d: text_problem(nested_table("random", S, R, 4, 3), d, 3)  # noqa: E731
+    problem_of = lambda d: seeded_recall(seeded_table("random", S, R, 4, 3), d, 3)  # noqa: E731
     d = math.ceil(separating_dimensions(Question(S, R, 4).tokens, k))
     enough, few = problem_of(d), problem_of(d // 4)
     for problem, all_separate in ((enough, True), (few, False)):
@@ -132,10 +117,10 @@ def test_keys_separate_where_the_rule_says_so_and_not_far_below() -> None:
         assert bool((gaps(problem, separating_keys(problem, subsets), subsets) > 0).all()) is all_separate
 
 
-def test_every_builder_is_planned_and_shapes_count_as_the_paper_does() -> None:
-    assert set(WAYS) == {*BUILDERS, "readout", "train"}
-    for way in WAYS.values():
-        found = way.shape(Question(30, 9, 7, way.goals[0]), 24)
+def test_every_recipe_is_planned_and_shapes_count_as_the_paper_does() -> None:
+    for recipe in fact_recipes().values():
+        sizing = sizing_of(recipe.name)
+        found = sizing.shape(Question(30, 9, 7, sizing.goals[0]), 24)
         assert found.n_params == n_params(**found._asdict())
         assert min(found[:3]) >= 1
     assert selected_d(Question(10**30, 1, 2)) > 1e14  # closed forms, at once
@@ -143,11 +128,12 @@ def test_every_builder_is_planned_and_shapes_count_as_the_paper_does() -> None:
 
 def test_a_quarter_is_one_of_the_parameters_or_of_the_neurons() -> None:
     question = Question(40, 12, 16)
-    for way in WAYS.values():
-        full = way.shape(question, 400)
-        d, size = quarter(way, question, full)
-        if way.knob == "d":
-            assert 0 < way.shape(question, size).n_params <= full.n_params / 4
+    for name in fact_recipes():
+        sizing = sizing_of(name)
+        full = sizing.shape(question, 400)
+        d, size = quarter(sizing, question, full)
+        if sizing.size == "d":
+            assert 0 < sizing.shape(question, size).n_params <= full.n_params / 4
         else:
             assert (d, size) == (full.d, full.m // 4)
 
@@ -167,7 +153,7 @@ def _made_up(constant: float = 2.0, lost: int = 0) -> Calibrations:
     for method, goal, cell in cells():
         spec = cell.spec
         question = Question(spec["S"], spec["R"], spec["D"], goal)
-        size = constant * math.prod(WAYS[method].x(question))
+        size = constant * math.prod(sizing_of(method).x(question))
         i = len([row for row in rows if (row.method, row.goal) == (method, goal)])
         found = i >= lost
         rows.append(
@@ -180,18 +166,27 @@ def _made_up(constant: float = 2.0, lost: int = 0) -> Calibrations:
 
 def test_a_plan_follows_its_calibrations() -> None:
     question = Question(40, 12, 16, 1.0)
-    for name, way in WAYS.items():
-        if 1.0 in way.goals:
-            planned = plan_way(way, question, _made_up())
-            assert planned.shape == way.shape(question, math.ceil(2 * math.prod(way.x(question)) - 1e-6)), name
+    for name, recipe in fact_recipes().items():
+        sizing = sizing_of(name)
+        if 1.0 in sizing.goals:
+            planned = plan_recipe(recipe, question, _made_up())
+            size = math.ceil(2 * math.prod(sizing.x(question)) - 1e-6)
+            assert planned.shape == sizing.shape(question, size), name
             assert planned.seconds is not None
             assert planned.seconds.expected == pytest.approx(2.0, rel=0.05)
 
 
-def test_a_method_that_did_not_hold_its_calibrated_tables_says_so() -> None:
-    planned = plan_way(WAYS["values"], Question(40, 12, 16), _made_up(lost=3))
+def test_a_recipe_that_did_not_hold_its_calibrated_tables_says_so() -> None:
+    planned = plan_recipe(fact_recipe("values"), Question(40, 12, 16), _made_up(lost=3))
     assert planned.shape is None
     assert "held 7 of 10 calibrated tables" in (planned.reason or "")
+
+
+def test_a_recipe_without_calibrations_or_without_a_law_says_so() -> None:
+    values, nothing = fact_recipe("values"), Calibrations({"gflops": 50.0}, [])
+    assert plan_recipe(values, Question(40, 12, 16), nothing).reason == "not calibrated at an accuracy of 1"
+    without = plan_recipe(replace(values, sizing=None), Question(40, 12, 16), nothing)
+    assert "not calibrated" in (without.reason or "")
 
 
 def test_seconds_scale_with_the_machine() -> None:
@@ -202,8 +197,8 @@ def test_seconds_scale_with_the_machine() -> None:
 
 
 def test_plans_warn_where_they_extrapolate_and_only_there() -> None:
-    within = plan_way(WAYS["values"], Question(40, 12, 16), _made_up())
-    beyond = plan_way(WAYS["values"], Question(10**6, 20, 100), _made_up())
+    within = plan_recipe(fact_recipe("values"), Question(40, 12, 16), _made_up())
+    beyond = plan_recipe(fact_recipe("values"), Question(10**6, 20, 100), _made_up())
     assert not within.outside
     assert beyond.outside is not None
     assert beyond.outside["S"] == pytest.approx(1e6 / 128)
@@ -219,13 +214,11 @@ def test_the_calibrations_of_the_package_are_those_of_its_cells_and_say_where_th
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"provenance": {}, "rows": [{"method": 1}]}'])
-def test_broken_calibrations_are_one_line(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_broken_calibrations_are_one_line(text: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text(text)
-    code, _, said = run([*ASKED, "--calibrations", str(path)], capsys)
-    assert code == 2
-    assert said.count("\n") == 1
-    assert "facthold plan --calibrate" in said
+    with pytest.raises(FactholdError, match="facthold plan --calibrate"):
+        plan(subjects=20, relations=6, answers=8, calibrations=path)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -233,7 +226,32 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert (tmp_path / "again.json").read_text() == kept.FILE.read_text()
 
 
-# the command
+# from Python
+
+
+@pytest.mark.parametrize(
+    ("S", "R", "D"), [(40, 12, 16), (10**6, 20, 100), (10**30, 10**30, 10**30), (1, 1, 2)]
+)  # fmt: skip
+def test_a_plan_has_every_recipe_and_only_finite_numbers(S: int, R: int, D: int) -> None:
+    found = plan(subjects=S, relations=R, answers=D)
+    about = found.as_json()
+    assert {row["recipe"] for row in about["recipes"]} == set(fact_recipes())
+    assert all(math.isfinite(n) for n in _numbers(about))
+    assert about["bits"] == pytest.approx(known_blocks_bits(S, R, D, 0.99))
+    assert about["smallest"] == about["recipes"][0]["recipe"]
+    for row in about["recipes"]:
+        if row["reason"] is None:
+            low, high = row["n_params_interval"]
+            assert low <= row["n_params_expected"] <= high == row["n_params"]
+            d, H, d_h, m = (row[name] for name in Shape._fields)
+            assert row["n_params"] == pytest.approx(4 * H * d * d_h + 2 * m * d)
+            assert row["megabytes"]["float32"] == pytest.approx(4 * row["n_params"] / 1e6)
+            assert (row["command"] is None) == (row["n_params"] > BUILDABLE or row["seconds"] > LONGEST)
+            assert 32 * row["n_params"] >= about["bits"]  # no law goes below what no model can do
+    sizes = [row["n_params"] for row in about["recipes"] if row["reason"] is None]
+    assert sizes == sorted(sizes)
+    assert [row["recipe"] for row in found.to_rows()] == [row["recipe"] for row in about["recipes"]]
+    assert repr(found).count("\n") == len(found.rows) + (1 if "extrapolated" in repr(found) else 0)
 
 
 def _numbers(value: Any) -> list[float]:
@@ -245,113 +263,41 @@ def _numbers(value: Any) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("S", "R", "D"), [("40", "12", "16"), ("1e6", "20", "1_00"), ("1e30", "1e30", "1e30"), ("1", "1", "2")]
-)
-def test_the_json_has_every_method_and_only_finite_numbers(
-    S: str, R: str, D: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, said, _ = run(["plan", "-S", S, "-R", R, "-D", D, "--json"], capsys)
-    assert code == 0
-    found = json.loads(said)
-    assert {row["method"] for row in found["methods"]} == set(WAYS)
-    assert all(math.isfinite(n) for n in _numbers(found))
-    assert found["bits"] == pytest.approx(known_blocks_bits(float(S), float(R), float(D), 0.99))
-    assert found["smallest"] == found["methods"][0]["method"]
-    for row in found["methods"]:
-        if row["reason"] is None:
-            low, high = row["n_params_interval"]
-            assert low <= row["n_params_expected"] <= high == row["n_params"]
-            d, H, d_h, m = (row[name] for name in Shape._fields)
-            assert row["n_params"] == pytest.approx(4 * H * d * d_h + 2 * m * d)
-            assert row["megabytes"]["float32"] == pytest.approx(4 * row["n_params"] / 1e6)
-            assert (row["command"] is None) == (row["n_params"] > BUILDABLE or row["seconds"] > LONGEST)
-            assert row["command"] is None or row["command"].startswith("facthold ")
-            assert 32 * row["n_params"] >= found["bits"]  # no law goes below what no model can do
-    sizes = [row["n_params"] for row in found["methods"] if row["reason"] is None]
-    assert sizes == sorted(sizes)
-
-
-@pytest.mark.parametrize("option", ["--subjects", "--relations", "--answers"])
-@pytest.mark.parametrize("text", ["0", "-3", "1.5", "nan", "inf", "-inf", "many", "", "1e31", "1e400", "0x10"])
-def test_a_size_that_is_none_is_one_line_with_its_option(
-    option: str, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [*ASKED]
-    arguments[arguments.index(option) + 1] = text
-    code, said, error = run(arguments, capsys)
-    assert (code, said) == (2, "")
-    assert error.count("\n") == 1
-    assert option in error
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("given", "message"),
     [
-        (["plan"], "--subjects"),
-        (["plan", "-S", "4", "-R", "4"], "--answers"),
-        ([*ASKED, "--accuracy", "0"], "--accuracy"),
-        ([*ASKED, "--accuracy", "1.01"], "--accuracy"),
-        ([*ASKED, "--accuracy", "nan"], "--accuracy"),
-        ([*ASKED, "--facts", "no.csv"], "--facts"),
-        ([*ASKED, "--store", "s.sqlite"], "--calibrate"),
-        ([*ASKED, "--out", "o.json"], "--calibrate"),
-        ([*ASKED, "--calibrate"], "--calibrate"),
-        (["plan", "--facts", "no.csv"], "no.csv"),
+        ({}, "give subjects"),
+        ({"subjects": 4, "relations": 4}, "give answers"),
+        ({"subjects": 0, "relations": 4, "answers": 4}, "subjects=0 must be a whole number"),
+        ({"subjects": 4, "relations": 1.5, "answers": 4}, "relations=1.5 must be a whole number"),
+        ({"subjects": 4, "relations": 4, "answers": math.nan}, "answers=nan must be"),
+        ({"subjects": 4, "relations": 4, "answers": 10**31}, "from 1 to 1e"),
+        ({"subjects": 4, "relations": 4, "answers": 4, "accuracy": 1.01}, "accuracy=1.01 must be"),
+        ({"facts": [], "subjects": 4}, "subjects=4 and facts"),
     ],
 )
-def test_wrong_arguments_are_one_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said, error = run(arguments, capsys)
-    assert (code, said) == (2, "")
-    assert error.count("\n") == 1
-    assert words in error
+def test_what_cannot_be_planned_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        plan(**given)
 
 
-def test_at_chance_no_bits_are_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    for D, accuracy in (("1", "1"), ("4", "0.25"), ("100", "0.005")):
-        code, said, _ = run(["plan", "-S", "10", "-R", "3", "-D", D, "--accuracy", accuracy], capsys)
-        assert code == 0
-        assert "no bits are needed" in said
-
-
-@pytest.mark.parametrize("sizes", [("20", "6", "8"), ("1e6", "20", "100"), ("1e30", "1e30", "1e30")])
-def test_the_table_fits_in_a_hundred_columns(sizes: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    S, R, D = sizes
-    code, said, _ = run(["plan", "-S", S, "-R", R, "-D", D], capsys)
-    assert code == 0
-    lines = said.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("method"))
-    for line in lines[start : start + 4]:
-        assert len(line) <= 100
-        assert "…" not in line
-    assert ("extrapolated" in said) == (S != "20")
-    assert lines[-1].startswith("smallest: ")
-
-
-def test_a_file_of_facts_has_its_own_bits_and_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "facts.csv"
-    rows = [f"s{s},r{r},a{(s * 7 + r * (s + 3)) % 5}" for s in range(12) for r in range(3)]
-    path.write_text("\n".join(["subject,relation,answer", *rows]) + "\n")
-    code, said, _ = run(["plan", "--facts", str(path), "--json"], capsys)
-    assert code == 0
-    found = json.loads(said)
-    assert (found["subjects"], found["relations"], found["facts"]) == (12, 3, 36)
-    assert 0 < found["table_bits"] <= found["facts"] * math.log2(5)
-    refused = {row["method"]: row["reason"] for row in found["methods"] if row["reason"]}
+def test_facts_have_their_own_sizes_and_refusals() -> None:
+    rows = [(f"s{s}", f"r{r}", f"a{(s * 7 + r * (s + 3)) % 5}") for s in range(12) for r in range(3)]
+    found = plan(FactTable.from_rows(rows))
+    assert found.question[:5] == (12, 3, 5, 0.99, 36)
+    refused = {row.name: row.reason for row in found.rows if row.reason is not None}
     assert "no sum of a part for s and a part for r" in refused["values"]
-    code, said, _ = run(["plan", "--facts", str(path)], capsys)
-    assert "for one given table there is no such bound" in said
+    assert "gated" not in refused
 
 
-def test_sizes_are_read_exactly() -> None:
-    assert whole_number("-S", "1e6") == whole_number("-S", "1_000_000") == whole_number("-S", "1000000") == 10**6
-    assert whole_number("-S", "1e30") == 10**30
-    assert whole_number("-S", str(2**60 + 1)) == 2**60 + 1
+def test_at_chance_no_model_is_planned() -> None:
+    assert plan(subjects=10, relations=3, answers=4, accuracy=0.25).at_chance
+    assert not plan(subjects=10, relations=3, answers=4, accuracy=0.25).rows
 
 
-def test_numbers_are_said_in_units_that_suit_them() -> None:
-    assert [amount(n) for n in (7, 1234567, 3.1e31)] == ["7", "1,234,567", "3.1e31"]
-    assert [size_text(n) for n in (12, 53_400, 7.2e8, 3e13)] == ["12 B", "53.4 kB", "720 MB", "30 TB"]
-    assert [short(n) for n in (7, 0.0321, 99999, 123456, 3.14e31)] == ["7", "0.0321", "99999", "1.23e5", "3.1e31"]
-    assert times_text(Interval(2.0, 3.04, 4.0)) == "3 s (2-4)"
-    assert times_text(Interval(60.0, 300.0, 6000.0)) == "5 min (1-100)"
-    assert times_text(Interval(1.0, 1e30, 1e40)) == "> 1,000 years"
+def test_planning_by_sizes_loads_nothing_slow() -> None:
+    code = (
+        "import sys; from facthold.plan.plan import plan; plan(subjects=20, relations=6, answers=8); "
+        "print(*(m for m in ('jax', 'matplotlib', 'scipy.stats') if m in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import equinox as eqx
@@ -16,12 +17,12 @@ from facthold._util.padding import padded
 from facthold.measure.recall import accuracy
 from facthold.memory.associations import random_problem
 from facthold.models.memory import LinearMemory, MLPMemory
-from facthold.recipes.make import training_member
-from facthold.recipes.methods import method
-from facthold.studies.speed import PlainRun, needed_flops
-from facthold.train import Futility, Member, Protocol, Run, StoreAssociations, Task, fit, protocol
-from facthold.train.engine import RACE_STEPS, _groups
+from facthold.recipes import memory_recipe, training_member
+from facthold.train.bench import memory_flops, plain_memory
+from facthold.train.engine import RACE_STEPS, Member, Run, _groups, fit
 from facthold.train.lanes import Lanes, Stopped, shared_lanes
+from facthold.train.protocols import Futility, Protocol, protocol
+from facthold.train.tasks import StoreAssociations, Task
 
 SHORT = Protocol("short", "test", "adam", lr=1e-2, steps=64, check_every=16, goal=1.0, futility=None)
 
@@ -61,15 +62,14 @@ def test_accuracy_of_a_padded_task_is_that_of_the_problem() -> None:
 
 def test_training_is_that_of_a_plain_loop() -> None:
     """Same start, same data, same optimiser: the same weights after 64 steps, up to float32 rounding."""
-    way = dataclasses.replace(method("train:mlp-text"), protocol=dataclasses.replace(SHORT, goal=1.0))
     problem = random_problem(60, 8, key=jax.random.key(0))
-    (ours,) = fit([training_member(way, problem, 16, seed=0)], way.protocol)
-    plain = PlainRun(way, problem, 16, seed=0)
-    plain.train(SHORT.steps)
+    start = training_member(memory_recipe("train:mlp-text"), problem, 16, seed=0)
+    (ours,) = fit([start], SHORT)
+    *_, (plain, _) = islice(plain_memory(start.model, problem, SHORT), SHORT.steps)
     assert ours.steps == SHORT.steps
     # Adam divides by the root of the second moment: rounding grows, but stays far below a step of 1e-2
-    np.testing.assert_allclose(ours.model.W, plain.params.W, atol=1e-4)
-    np.testing.assert_allclose(ours.model.V, plain.params.V, atol=1e-4)
+    np.testing.assert_allclose(ours.model.W, plain.W, atol=1e-4)
+    np.testing.assert_allclose(ours.model.V, plain.V, atol=1e-4)
 
 
 def test_members_do_not_depend_on_each_other() -> None:
@@ -254,8 +254,8 @@ def test_what_is_learnt_and_lost_again_counts_for_the_best_rule_alone() -> None:
 
 
 def test_needed_multiplications_are_counted_as_documented() -> None:
-    assert needed_flops(N=10, M=10, d=4, m=0) == 4 * 10 * 10 * 4 + 4 * 10 * 16
-    assert needed_flops(N=10, M=20, d=4, m=8) == 4 * 10 * 20 * 4 + 10 * 10 * 8 * 4
+    assert memory_flops(N=10, M=10, d=4, m=0) == 4 * 10 * 10 * 4 + 4 * 10 * 16
+    assert memory_flops(N=10, M=20, d=4, m=8) == 4 * 10 * 20 * 4 + 10 * 10 * 8 * 4
 
 
 @pytest.mark.parametrize(

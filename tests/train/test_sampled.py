@@ -14,11 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from facthold._util.padding import padded
 from facthold.memory.associations import Problem, random_problem
 from facthold.models.memory import LinearMemory, MLPMemory
-from facthold.train import Member, Protocol, StoreAssociations, Task, fit
-from facthold.train.engine import RACE_STEPS
-from facthold.train.protocols import PROTOCOLS
+from facthold.train.engine import RACE_STEPS, Member, fit
+from facthold.train.protocols import PROTOCOLS, Protocol
 from facthold.train.sampled import ALL, LOOKED, OTHERS, RIVALS, StoreSampled, _beside
-from facthold.train.tasks import BATCH
+from facthold.train.tasks import BATCH, StoreAssociations, Task
 
 KEY = jax.random.key(17)
 SINGLE = float(np.finfo(np.float32).eps)

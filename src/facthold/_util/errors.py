@@ -2,7 +2,10 @@
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class FactholdError(Exception):
@@ -20,12 +23,30 @@ def check_positive(**sizes: int) -> None:
             raise ValueError(f"{name}={value} must be at least 1")
 
 
+def check_range(name: str, values: Any, size: int) -> None:
+    """Refuse an array of numbers that are not all from 0 to size - 1."""
+    if len(values) and not 0 <= values.min() <= values.max() < size:
+        raise ValueError(f"{name} must lie between 0 and {size - 1}, not {values.min()} to {values.max()}")
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
     """A misspelt name is an error that lists the names that exist, the nearest first."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return ValueError(f"unknown {what} {name!r}; {hint}choose one of: {', '.join(names)}")
+
+
+def check_one_of(what: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    if name not in known:
+        raise unknown(what, name, known)
+
+
+def find(what: str, name: str, known: Mapping[str, T]) -> T:
+    """The one with this name; a misspelt name is an error that lists those that exist."""
+    check_one_of(what, name, known)
+    return known[name]
 
 
 def check_fits(*, N: int, d: int, M: int, scores: bool) -> None:

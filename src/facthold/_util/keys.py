@@ -1,12 +1,18 @@
-"""Random keys from content: what is drawn depends on what it is for, so adding a cell changes no other."""
+"""Random keys from content: what is drawn depends on what it is for, so adding a cell changes no other.
+
+JAX is loaded by the first key that is made: tables of facts are read, written and counted without it.
+"""
 
 import hashlib
 import json
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+else:
+    PRNGKeyArray = Any  # jaxtyping's own loads JAX
 
 
 def derive(*content: str | int | float | None) -> PRNGKeyArray:
@@ -16,9 +22,14 @@ def derive(*content: str | int | float | None) -> PRNGKeyArray:
 
 def fold(key: PRNGKeyArray, *content: str | int) -> PRNGKeyArray:
     """The key for this content below ``key``. Hashed on the host: nothing is compiled, unlike jax.random.fold_in."""
+    import jax
+
     return _key(np.asarray(jax.random.key_data(key)).tobytes() + json.dumps(content).encode())
 
 
 def _key(text: bytes) -> PRNGKeyArray:
+    import jax
+    import jax.numpy as jnp
+
     digest = hashlib.sha256(text).digest()
     return jax.random.wrap_key_data(jnp.asarray(np.frombuffer(digest[:8], np.uint32)))

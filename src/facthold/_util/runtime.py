@@ -18,10 +18,7 @@ BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 CACHE_VARIABLE = "FACTHOLD_COMPILE_CACHE"
 """A folder for compiled programs; 'off' for none. Unset: in the user's cache folder."""
-CACHE_SETTINGS = {
-    "jax_persistent_cache_min_compile_time_secs": 0.0,
-    "jax_persistent_cache_min_entry_size_bytes": -1,
-}
+CACHE_SETTINGS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
 """Keep every program: most take a tenth of a second to compile, and there are hundreds of them."""
 CACHE_BYTES = 1 << 29
 """The folder is cut down to half of this once it is larger: 512 MiB are some ten thousand programs."""

@@ -2,19 +2,20 @@
 
 import importlib
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
 from facthold._util.errors import FactholdError, unknown
-from facthold.cli.basics import interrupted
+from facthold.cli.common import interrupted
 
 INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
 SECTIONS = {
@@ -27,9 +28,9 @@ SECTIONS = {
         "watch": ("watch", "watch facts being learnt, live in the terminal"),
     },
     "Check the paper": {
-        "figure": ("figure", "compute and draw one figure"),
-        "verify": ("verify", "check claims: predicted, measured, verdict"),
-        "reproduce": ("figure", "figures, claims and one report page"),
+        "figure": ("paper", "compute and draw one figure"),
+        "verify": ("paper", "check claims: predicted, measured, verdict"),
+        "reproduce": ("paper", "figures, claims and one report page"),
     },
     "Size a model": {
         "plan": ("plan", "how large a model must be for so many facts"),
@@ -40,14 +41,17 @@ SECTIONS = {
     "Look around": {
         "list": ("inspect", "figures, claims, recipes and protocols"),
         "results": ("inspect", "what is stored, as a table, CSV or Parquet"),
-        "status": ("status", "how a long run in another terminal is going"),
-        "bench": ("bench", "how fast this machine trains"),
+        "status": ("inspect", "how a long run in another terminal is going"),
+        "bench": ("inspect", "how fast this machine trains"),
     },
 }
 """The commands by what a person wants to do: the module of this package that makes each, and what it is for."""
 COMMANDS = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
-WITHOUT_CELLS = {"facts", "build", "bits", "ask", "edit", "locate", "watch", "plan", "make"}
-"""Modules whose commands keep no results: there is nothing to say about them after Ctrl-C."""
+WITH_CELLS = {"figure", "verify", "reproduce", "capacity"}
+"""Commands that store each result as it is found: after Ctrl-C they go on from there."""
+ALIASES = {"goal": "accuracy", "method": "recipe"}
+"""Fields of cells that options have another name for."""
+VALUE = r"""'[^']*'|"[^"]*"|\(\)|[^\s,;:()]+"""
 
 
 class Commands(TyperGroup):
@@ -57,6 +61,36 @@ class Commands(TyperGroup):
         for section, commands in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl([(name, outline) for name, (_, outline) in commands.items()])
+
+
+class Command(TyperCommand):
+    """A command whose errors speak of its options, where the library speaks of arguments."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (FactholdError, ValueError) as error:
+            raise FactholdError(in_options(str(error), self.params)) from error
+
+
+def in_options(message: str, parameters: Iterable[Any]) -> str:
+    """The message with the options of a command for its arguments: 'd_h=0 must be ...' becomes '--d-h 0 must be ...'.
+
+    An argument is a name before '=', one of several words such as max_params, or one after 'give' or 'another'.
+    """
+    flags = {p.name: max(p.opts, key=len) for p in parameters if p.param_type_name == "option"}
+    flags |= {name: flags[option] for name, option in ALIASES.items() if option in flags and name not in flags}
+
+    def option(match: re.Match[str]) -> str:
+        before, name, value = match["before"] or "", match["name"], match["value"]
+        if value is not None:
+            return f"{before}{flags[name]} {value.strip(chr(39)) or value}"
+        return before + (flags[name] if before or ("_" in name and len(name) > 3) else name)
+
+    names = "|".join(map(re.escape, flags))
+    return re.sub(
+        rf"(?P<before>another |give )?(?<![\w.-])(?P<name>{names})\b(?:=(?P<value>{VALUE}))?", option, message
+    )
 
 
 app = typer.Typer(
@@ -69,6 +103,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a function a command of the program."""
+    return app.command(name, cls=Command)
 
 
 @app.callback(invoke_without_command=True)
@@ -102,32 +141,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(BROKEN)
-    except (FactholdError, ValueError) as error:
-        if debug:
-            raise
-        _fail(str(error), BAD_INPUT)
-    except MemoryError as error:
-        if debug:
-            raise
-        _fail(f"out of memory ({error}); take smaller sizes", BROKEN)
     except Exception as error:
         if debug:
             raise
-        _fail(f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN)
+        _fail(*_in_words(error))
     if code == INTERRUPTED:
         kept = "; cells that were finished are stored, and the same command goes on after them"
-        nothing = COMMANDS.get(_command(arguments) or "") in WITHOUT_CELLS and "--calibrate" not in arguments
-        _fail("interrupted" + ("" if nothing else kept), INTERRUPTED)
+        stored = _command(arguments) not in COMMANDS.keys() - WITH_CELLS or "--calibrate" in arguments
+        _fail("interrupted" + (kept if stored else ""), INTERRUPTED)
     _leave(code)
+
+
+def _in_words(error: Exception) -> tuple[str, int]:
+    """What to print of an error, and the exit code."""
+    if isinstance(error, FactholdError | ValueError):
+        return str(error), BAD_INPUT
+    if isinstance(error, MemoryError):
+        return f"out of memory ({error}); take smaller sizes", BROKEN
+    return f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN
 
 
 def _load(arguments: Sequence[str]) -> None:
     """Import the command that is asked for, and no other: a light one does not wait for the solvers of the rest."""
-    command = _command(arguments)
-    if command is not None:
-        if command not in COMMANDS:
-            raise unknown("command", command, COMMANDS)
-        importlib.import_module(f"facthold.cli.{COMMANDS[command]}")
+    name = _command(arguments)
+    if name in COMMANDS:
+        importlib.import_module(f"facthold.cli.{COMMANDS[name]}")
+    elif name is not None and name not in {getattr(made.callback, "__name__", "") for made in app.registered_commands}:
+        raise unknown("command", name, COMMANDS)
 
 
 def _command(arguments: Sequence[str]) -> str | None:

@@ -3,25 +3,22 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from facthold._util.errors import FactholdError
-from facthold.cli.app import app
-from facthold.cli.ask import ModelArgument, RelationArgument, SubjectArgument, read_questions
-from facthold.cli.basics import JsonOption, count, print_json, writable
-from facthold.cli.messages import telling
+from facthold.cli import options as o
+from facthold.cli.app import command
+from facthold.cli.common import writable_file
+from facthold.cli.inputs import read_questions
+from facthold.cli.printing import count, print_json, working
 from facthold.facts.formats import format_of
-from facthold.facts.problem import FactualRecall
-from facthold.knowledge import edit as edits
-from facthold.knowledge.ask import open_model
-from facthold.knowledge.edit import Edited, Report
-from facthold.models.saving import save_model
-from facthold.models.transformer import Transformer
 
-Row = tuple[str, ...]
-One = Callable[..., Edited]
+if TYPE_CHECKING:
+    from facthold.knowledge.edit import Report
+    from facthold.knowledge.model import Model
+
 DONE = {
     "edit": "{0.subject}, {0.relation}: {0.answer} instead of {0.before}",
     "add": "{0.subject}, {0.relation}: {0.answer} (before: {0.before})",
@@ -31,23 +28,19 @@ SHOWN = 5
 """Changes that did not take, as an error names them."""
 
 
-@app.command()
+@command()
 def edit(
-    model: ModelArgument,
-    subject: SubjectArgument = None,
-    relation: RelationArgument = None,
-    answer: Annotated[str | None, typer.Argument(help="The answer, known or new; none with --forget.")] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where to write the model; it may be the same file.")
-    ] = ...,  # type: ignore[assignment]
-    add: Annotated[bool, typer.Option("--add", help="The fact is new; so may be its subject and answer.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Take the fact out: say something else.")] = False,
+    model: o.Model,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model to write; it may be the same file.")],
+    subject: o.Subject = None,
+    relation: o.Relation = None,
+    answer: str | None = typer.Argument(None, help="The answer, known or new; none with --forget."),
+    add: bool = o.flag("--add", "The fact is new; so may be its subject and answer."),
+    forget: bool = o.flag("--forget", "Take the fact out: say something else."),
     file: Annotated[Path | None, typer.Option("--file", help="Many of them, one after another, from a file.")] = None,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Change the last linear map alone, even where other facts are lost.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write the model even where a change did not take.")] = False,
-    json: JsonOption = False,
+    in_place: bool = o.flag("--in-place", "Change the last linear map alone, even where other facts are lost."),
+    force: bool = o.flag("--force", "Write the model even where a change did not take."),
+    json: o.Json = False,
 ) -> None:
     """Give a fact another answer, add one or forget one, by a change of rank one and without training (in float64).
 
@@ -56,14 +49,22 @@ def edit(
     """
     if add and forget:
         raise ValueError("take one of --add and --forget")
-    one = edits.add if add else edits.forget if forget else edits.edit
     if forget and answer is not None:
         raise ValueError(f"--forget takes SUBJECT RELATION alone, not the answer {answer!r} too")
-    given = (subject, relation) if forget else (subject, relation, answer)
-    _run(partial(one, in_place=in_place), model, _rows(file, given), output, force, json)
+    rows = _rows(file, (subject, relation) if forget else (subject, relation, answer))
+    from facthold.knowledge.model import Model, load
+
+    start = load(model)
+    writable_file(output)
+    change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
+    reports, end = _change(change, start, rows)
+    if not json:  # not before: a spinner would take standard output with it
+        for report in reports:
+            _say(report)
+    _finish(reports, start, end, output, force, json)
 
 
-def _rows(file: Path | None, given: Sequence[str | None]) -> list[Row]:
+def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str, ...]]:
     """What to change: one fact as typed, or those of a file."""
     names = ("SUBJECT", "RELATION", "ANSWER")[: len(given)]
     if file is None:
@@ -73,72 +74,60 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> list[Row]:
         return [row]
     if any(name is not None for name in given):
         raise ValueError(f"take one of {' '.join(names)} and --file {file}")
-    rows: list[Row] = list(
-        read_questions(file)
-        if len(given) == 2
-        else [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in format_of(file).records(file)]
-    )
+    if len(given) == 2:
+        rows: Sequence[tuple[str, ...]] = read_questions(file)
+    else:
+        rows = [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in format_of(file).records(file)]
     if not rows:
         raise FactholdError(f"{file} has a header and nothing below it; write a line for each fact")
     return rows
 
 
-def _run(one: One, path: Path, rows: Sequence[Row], output: Path, force: bool, json: bool) -> None:
-    if output.is_dir():
-        raise ValueError(f"--output {output} is a folder; give the name of a file")
-    start = open_model(path)
-    writable(output.parent, "--output")
-    if len(rows) == 1:
-        done = one(*start, *rows[0])
-        reports, end = [done.report], (done.model, done.problem)
-    else:
-        with telling(f"changing {count(len(rows), 'fact')}") as say:
-            reports, end = _one_by_one(one, start, rows, say)
-    if not json:  # not before: a spinner would take standard output with it
-        for report in reports:
-            _say(report)
-    _finish(reports, start, end, output, force, json)
-
-
-def _one_by_one(
-    one: One, start: tuple[Transformer, FactualRecall], rows: Sequence[Row], say: Callable[[str], None]
-) -> tuple[list[Report], tuple[Transformer, FactualRecall]]:
+def _change(
+    change: "Callable[..., Model]", start: "Model", rows: Sequence[tuple[str, ...]]
+) -> "tuple[list[Report], Model]":
     """All changes, each in the model that the one before it left."""
-    reports: list[Report] = []
-    model, problem = start
-    for i, row in enumerate(rows, start=1):
-        say(f"{i} of {len(rows)}, {row[0]}, {row[1]}")
-        try:
-            done = one(model, problem, *row)
-        except FactholdError as error:
-            raise FactholdError(f"fact {i} of {len(rows)}, so that nothing was written: {error}") from error
-        model, problem = done.model, done.problem
-        reports.append(done.report)
-    return reports, (model, problem)
+    if len(rows) == 1:
+        end = change(start, *rows[0])
+        return [end.report], end
+    reports, end, n = [], start, len(rows)
+    with working(f"changing {count(n, 'fact')}") as say:
+        for i, row in enumerate(rows, start=1):
+            say(f"{i} of {n}, {row[0]}, {row[1]}")
+            try:
+                end = change(end, *row)
+            except FactholdError as error:
+                raise FactholdError(f"fact {i} of {n}, so that nothing was written: {error}") from error
+            reports.append(end.report)
+    return reports, end
 
 
-def _finish(
-    reports: Sequence[Report], start: tuple[Transformer, FactualRecall], end: tuple[Transformer, FactualRecall],
-    output: Path, force: bool, json: bool,
-) -> None:  # fmt: skip
+def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: Path, force: bool, json: bool) -> None:
+    """Write the model if every change took, and say what all of them did together."""
+    from facthold.knowledge.edit import specificity, still_held
+
     failed = [report for report in reports if not report.done]
     written = force or not failed
-    found = _summary(reports, start, end) | {"file": str(output) if written else None}
+    known = end.model, end.problem
+    kept, unchanged, others = specificity((start.model, start.problem), known)
+    about = {
+        "efficacy": still_held(reports, known), "specificity": kept, "unchanged": unchanged, "others": others,
+        "facts": len(end.table), "n_params": end.n_params, "more_params": end.n_params - start.n_params,
+        "file": str(output) if written else None,
+    }  # fmt: skip
     if written:
-        save_model(output, *end)
+        end.save(output)
     if json:
-        print_json(found | {"changes": [report.as_json() for report in reports]})
-    else:
-        if len(reports) > 1:
-            typer.echo(
-                f"{count(len(reports), 'change')}: {found['efficacy']:.2%} of them hold at the end; of "
-                f"{found['others']} other facts "
-                f"{found['specificity']:.2%} of the right ones still are, {found['unchanged']:.2%} say the same; "
-                f"{found['n_params']} parameters, {found['more_params']} more than before"
-            )
-        if written:
-            typer.echo(f"model: {output}")
-    if failed and not force:
+        print_json(about | {"changes": [report.as_json() for report in reports]})
+    elif len(reports) > 1:
+        typer.echo(
+            f"{count(len(reports), 'change')}: {about['efficacy']:.2%} of them hold at the end; of {others} other "
+            f"facts {kept:.2%} of the right ones still are, {unchanged:.2%} say the same; {about['n_params']} "
+            f"parameters, {about['more_params']} more than before"
+        )
+    if written and not json:
+        typer.echo(f"model: {output}")
+    if not written:
         names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}" for r in failed[:SHOWN])
         raise FactholdError(
             f"{len(failed)} of {count(len(reports), 'change')} did not take in every prompt: {names}; nothing was "
@@ -146,18 +135,7 @@ def _finish(
         )
 
 
-def _summary(
-    reports: Sequence[Report], start: tuple[Transformer, FactualRecall], end: tuple[Transformer, FactualRecall]
-) -> dict[str, Any]:
-    kept, unchanged, others = edits.specificity(start, end)
-    return {
-        "efficacy": edits.still_held(reports, end), "specificity": kept, "unchanged": unchanged, "others": others,
-        "facts": len(end[1].table), "n_params": end[0].n_params,
-        "more_params": end[0].n_params - start[0].n_params,
-    }  # fmt: skip
-
-
-def _say(report: Report) -> None:
+def _say(report: "Report") -> None:
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
     typer.echo(DONE[report.kind].format(report) + new)
     so = "not said" if report.kind == "forget" else "said so"

@@ -1,86 +1,67 @@
-"""facthold list, facthold results: what there is, and what has been found."""
+"""facthold list, results, status, bench: what there is, what has been found, and how it is going."""
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from facthold._util.errors import FactholdError, unknown
-from facthold.cli.app import app
-from facthold.cli.basics import JsonOption, count, print_json
-from facthold.cli.common import StoreOption, open_store
-from facthold.cli.tables import show
-from facthold.lab import export
-from facthold.lab.store import Row
-from facthold.recipes.builders import BUILDERS
-from facthold.recipes.methods import METHODS
-from facthold.studies.bits.accounts import SLACK, accounts
-from facthold.studies.claims import CLAIMS
-from facthold.studies.figures import FIGURES
-from facthold.studies.figures import figure as find_figure
-from facthold.train.protocols import PROTOCOLS
+from facthold.cli import options as o
+from facthold.cli.app import command
+from facthold.cli.printing import count, print_json, show, working
+from facthold.cli.progress import facts_found
+from facthold.lab.report import duration
+
+if TYPE_CHECKING:
+    from facthold.lab.status import Sweep
+    from facthold.lab.store import Row
+
+PARQUET = Path("facthold-results.parquet")
 
 
-@app.command(name="list")
+@command("list")
 def list_(
-    figure: Annotated[
-        str | None, typer.Option("--figure", help="The presets of this figure, as a config file.")
-    ] = None,
-    json: JsonOption = False,
+    figure: str | None = o.option("--figure", "The presets of this figure, as a config file."),
+    json: o.Json = False,
 ) -> None:
-    """What there is: figures, claims, methods, protocols."""
+    """Figures, claims, recipes and protocols."""
+    from facthold.lab import registry
+    from facthold.recipes import recipes
+    from facthold.train.protocols import PROTOCOLS
+
     if figure is not None:
-        presets = {preset: dataclasses.asdict(grid) for preset, grid in find_figure(figure).presets.items()}
-        if json:
-            print_json(presets)
-        else:
-            _print_presets(figure, presets)
+        presets = {preset: dataclasses.asdict(grid) for preset, grid in registry.figure(figure).presets.items()}
+        print_json(presets) if json else _print_presets(figure, presets)
         return
+    of_recipes = [
+        vars(r) | {"makes": r.family + (" memory" if r.family != "transformer" else "")} for r in recipes().values()
+    ]
+    of_protocols = [
+        vars(p) | {"lr": "/".join(f"{lr:g}" for lr in p.lrs or (p.lr,)), "evaluated every": p.check_every,
+                   "bias": "yes" if p.bias else "no"}
+        for p in PROTOCOLS.values()
+    ]  # fmt: skip
+    tables: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
+        "figures": ("Figures (facthold figure NAME)", "name, place, title", [*map(vars, registry.figures().values())]),
+        "claims": ("Claims (facthold verify ID)", "id, place, statement", [*map(vars, registry.claims().values())]),
+        "recipes": ("Recipes (facthold make --recipe NAME)", "name, makes, place, outline", of_recipes),
+        "protocols": (
+            "Protocols of training", "name, source, optimiser, lr, steps, evaluated every, bias", of_protocols
+        ),
+    }  # fmt: skip
     if json:
-        print_json(
-            {
-                "figures": [{"name": f.name, "place": f.place, "title": f.title} for f in FIGURES.values()],
-                "claims": [{"id": c.id, "place": c.place, "statement": c.statement} for c in CLAIMS.values()],
-                "methods": [{"name": m.name, "family": m.family, "place": m.place} for m in METHODS.values()],
-                "constructions": [
-                    {"name": b.name, "place": b.place, "outline": b.outline, "size": b.knob} for b in BUILDERS.values()
-                ],
-                "protocols": [dataclasses.asdict(p) for p in PROTOCOLS.values()],
-            }
-        )
+        lists = {
+            name: [{column: row[column] for column in columns.split(", ")} for row in rows]
+            for name, (_, columns, rows) in tables.items()
+        }
+        print_json(lists | {"protocols": [dataclasses.asdict(p) for p in PROTOCOLS.values()]})
         return
-    show(
-        "Figures (facthold figure NAME)",
-        ("name", "place", "title"),
-        [(f.name, f.place, f.title) for f in FIGURES.values()],
-    )
-    show(
-        "Claims (facthold verify ID)",
-        ("id", "place", "statement"),
-        [(c.id, c.place, c.statement) for c in CLAIMS.values()],
-    )
-    show(
-        "Methods (facthold memory --method NAME)", ("name", "memory", "place"),
-        [(m.name, m.family, m.place) for m in METHODS.values()],
-    )  # fmt: skip
-    show(
-        "Constructions of facts (facthold construct --method NAME)", ("name", "place", "what it does", "size"),
-        [(b.name, b.place, b.outline, b.knob) for b in BUILDERS.values()],
-    )  # fmt: skip
-    show(
-        "Protocols (of the methods train:NAME, and of transformers)",
-        ("name", "source", "optimiser", "lr", "steps", "looks every", "bias"),
-        [
-            (
-                p.name, p.source, p.optimiser, "/".join(f"{lr:g}" for lr in p.lrs or (p.lr,)), f"{p.steps}",
-                f"{p.check_every}", "yes" if p.bias else "no",
-            )
-            for p in PROTOCOLS.values()
-        ],
-    )  # fmt: skip
+    for title, columns, rows in tables.values():
+        show(title, columns.split(", "), rows)
 
 
 def _print_presets(name: str, presets: dict[str, dict]) -> None:
@@ -98,89 +79,166 @@ def _toml(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-@app.command()
+@command()
 def results(
-    kind: Annotated[str | None, typer.Option("--kind", help="Only cells of this kind, such as capacity.")] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="All of it as CSV, on standard output or in --output.")] = False,
-    parquet: Annotated[bool, typer.Option("--parquet", help="All of it as Parquet, in --output.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
-    bound: Annotated[
-        bool, typer.Option("--bound", help="Check that no result on random tables has more than its bits can hold.")
-    ] = False,
-    json: JsonOption = False,
-    store: StoreOption = None,
+    kind: str | None = o.option("--kind", "Only cells of this kind, such as capacity."),
+    csv: bool = o.flag("--csv", "All as CSV, on standard output or in --output."),
+    parquet: bool = o.flag("--parquet", f"All as Parquet, in --output or {PARQUET}."),
+    output: o.TableFile = None,
+    bound: bool = o.flag("--bound", "Check that no result on random tables has more than its bits can hold."),
+    store: o.Store = None,
+    json: o.Json = False,
 ) -> None:
-    """What is stored: a table here, or all of it as CSV or Parquet."""
+    """Stored results: a short table here, or all of them as CSV, Parquet or JSON."""
+    from facthold.lab import export
+    from facthold.lab.api import opened
+
     if csv + parquet + json > 1 or (bound and (csv or parquet)):
         raise ValueError("take one of --csv, --parquet and --json; --bound goes with --json alone")
     if output is not None and not (csv or parquet):
         raise ValueError("--output goes with --csv or --parquet")
-    with open_store(store, create=False) as kept:
-        rows = kept.rows(kind)
-        path = kept.path
+    with opened(store, create=False) as kept:
+        rows, path = kept.rows(kind), kept.path
         if kind is not None and not rows:
             raise unknown("kind of cell", kind, {row.kind for row in kept.rows()} or {"(nothing is stored)"})
     if bound:
-        _print_bound(rows, path, json)
-        return
-    if csv or parquet:
-        file = output or (Path("facthold-results.parquet") if parquet else None)
-        if parquet and file is not None:
-            export.to_parquet(rows, file)
+        _check_bound(rows, path, json)
+    elif csv or parquet:
+        if parquet:
+            export.to_parquet(rows, output := output or PARQUET)
         else:
-            export.to_csv(rows, file or sys.stdout)
-        if file is not None:
-            typer.echo(f"{count(len(rows), 'row')}: {file}", err=True)
-        return
-    if json:
+            export.to_csv(rows, output or sys.stdout)
+        if output is not None:
+            typer.echo(f"{count(len(rows), 'row')}: {output}", err=True)
+    elif json:
         print_json([{"key": r.key, "kind": r.kind, "spec": r.spec, "result": r.result} for r in rows])
-        return
-    show(
-            f"{count(len(rows), 'result')} in {path}", ("kind", "spec", "N", "status", "seconds", "date", "commit"),
-            [
-                (
-                    r.kind, _spec(r.spec), _short(r.result.get("N")),
-                    str(r.result.get("status", "")), f"{r.provenance.seconds:.1f}", r.provenance.date[:16],
-                    (r.provenance.commit or "")[:8],
-                )
-                for r in rows
-            ],
-        )  # fmt: skip
+    else:
+        columns = ("kind", "N", "status", "seconds", "date", "commit", "spec")
+        show(f"{count(len(rows), 'result')} in {path}", columns, map(_line, rows))
 
 
-def _print_bound(rows: Sequence[Row], path: Path, json: bool) -> None:
+def _line(row: "Row") -> dict[str, Any]:
+    """A result as a line of the table; what a protocol says stands in `facthold list`."""
+    about, N = row.provenance, row.result.get("N")
+    return {
+        "kind": row.kind, "N": f"{N:.5g}" if isinstance(N, float | int) else None, "status": row.result.get("status"),
+        "seconds": f"{about.seconds:.1f}", "date": about.date[:16], "commit": (about.commit or "")[:8],
+        "spec": " ".join(f"{k}={v}" for k, v in row.spec.items() if v is not None and k != "protocol"),
+    }  # fmt: skip
+
+
+def _check_bound(rows: "Sequence[Row]", path: Path, json: bool) -> None:
     """A line for each kind of cell and reason, and an error where a result has more than its bits can hold."""
-    checked = [(row, accounts(row.kind, row.spec, row.result)) for row in rows]
-    lines: list[dict[str, Any]] = []
-    for kind in sorted({row.kind for row in rows}):
-        found = [account for row, held in checked if row.kind == kind and not isinstance(held, str) for account in held]
-        if found:
-            least = min((a.bits / a.bound for a in found if a.bound), default=None)
-            broken = sum(a.spare < 0 for a in found)
-            lines.append({"kind": kind, "models": len(found), "broken": broken, "least_ratio": least, "reason": None})
-        reasons = sorted({held for row, held in checked if row.kind == kind and isinstance(held, str)})
-        lines += [{"kind": kind, "models": 0, "broken": 0, "least_ratio": None, "reason": reason} for reason in reasons]
+    from facthold.lab.accounts import SLACK
+
+    lines = list(_bound_lines(rows))
     if json:
         print_json(lines)
     else:
-        show(
-            f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}",
-            ("kind", "models", "too good", "bits used / bound, least"),
-            [
-                (f["kind"], str(f["models"] or ""), str(f["broken"] or ""), f["reason"] or _short(f["least_ratio"]))
-                for f in lines
-            ],
-        )  # fmt: skip
-    if broken := sum(f["broken"] for f in lines):
+        columns = {
+            "kind": "{kind}", "models": "{models}", "too good": "{broken}",
+            "bits used / bound, least": "{least_ratio:.5g}{reason}",
+        }  # fmt: skip
+        show(f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}", columns, lines)
+    if broken := sum(line["broken"] for line in lines):
         raise FactholdError(
             f"{count(broken, 'model')} in {path} with more facts right than its bits can hold: a defect"
         )
 
 
-def _spec(spec: dict) -> str:
-    """The spec in a line; what a protocol says stands in `facthold list`."""
-    return " ".join(f"{name}={value}" for name, value in spec.items() if value is not None and name != "protocol")
+def _bound_lines(rows: "Sequence[Row]") -> Iterator[dict[str, Any]]:
+    checked = [(row.kind, row.cell.accounts(row.result)) for row in rows]
+    for kind in sorted({kind for kind, _ in checked}):
+        of_kind = [accounts for name, accounts in checked if name == kind]
+        models = [account for accounts in of_kind if not isinstance(accounts, str) for account in accounts]
+        if models:
+            least = min((model.bits / model.bound for model in models if model.bound), default=None)
+            broken = sum(model.spare < 0 for model in models)
+            yield {"kind": kind, "models": len(models), "broken": broken, "least_ratio": least, "reason": None}
+        for reason in sorted({accounts for accounts in of_kind if isinstance(accounts, str)}):
+            yield {"kind": kind, "models": 0, "broken": 0, "least_ratio": None, "reason": reason}
 
 
-def _short(value: object) -> str:
-    return f"{value:.5g}" if isinstance(value, float | int) else ""
+@command()
+def status(
+    all: bool = o.flag("--all", "Every run that was noted, not the latest alone."),
+    store: o.Store = None,
+    json: o.Json = False,
+) -> None:
+    """Show the runs that are going on, or else the latest: cells, time left, facts found, and whether it is alive."""
+    from facthold.lab.api import opened
+    from facthold.lab.status import sweeps
+
+    now = time.time()
+    with opened(store, create=False) as kept:
+        noted, path = sweeps(kept), kept.path
+    going = [run for run in noted if run.state_now(now) == "running"]
+    wanted = noted if all else going or noted[:1]
+    if json:
+        print_json([run.as_json(now) for run in wanted])
+    elif not wanted:
+        typer.echo(f"no run has been noted in {path}")
+    elif all:
+        rows = [
+            vars(r) | {"started": _when(r.started), "done": f"{r.done} of {r.total}", "state": _state(r, now)}
+            for r in wanted
+        ]
+        show(count(len(wanted), "run"), ("started", "title", "place", "done", "state"), rows)
+    else:
+        for run in wanted:
+            _print_one(run, now)
+
+
+def _print_one(run: "Sweep", now: float) -> None:
+    running = run.state_now(now) == "running"
+    typer.echo(f"{run.title}: {_state(run, now)}")
+    typer.echo(f"started {_when(run.started)}, in {run.place}")
+    before = f" ({run.stored} more were stored before)" if run.stored else ""
+    typer.echo(f"{run.done} of {count(run.total, 'cell')} done{before}")
+    if running:
+        typer.echo(f"about {duration(max(run.seconds_left - (now - run.beat), 0.0))} left")
+    if run.running:
+        typer.echo("being computed:" if running else "being computed when it stopped:")
+    for label, since in run.running:
+        typer.echo(f"  {label}, for {duration(max(run.beat - since, 0.0))}")
+    if run.found:
+        typer.echo("facts found so far:")
+    for line in facts_found(run.found):
+        typer.echo(f"  {line}")
+
+
+def _state(run: "Sweep", now: float) -> str:
+    state, silent = run.state_now(now), duration(now - run.beat)
+    if state == "running":
+        return f"running, last heard of {silent} ago"
+    if state == "stopped":
+        return f"stopped without a word, last heard of {silent} ago; the same command goes on after it"
+    return f"{state} {_when(run.beat)}" + (f": {run.reason}" if run.reason else "")
+
+
+def _when(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
+
+
+@command()
+def bench(
+    seconds: float = typer.Option(2.0, "--seconds", help="Time for each measurement."),
+    json: o.Json = False,
+) -> None:
+    """Time a float32 training step here and in a plain implementation, side by side, beside the machine's peak."""
+    if seconds <= 0:
+        raise ValueError(f"seconds={seconds:g} must be above 0")
+    from facthold.train.bench import BENCHES, run_bench
+
+    rows = []
+    for i, one in enumerate(BENCHES):
+        with working(f"[{i + 1}/{len(BENCHES)}] {one.name}, about {2 * seconds + 20:.0f} s each"):
+            rows.append(run_bench(one, seconds))
+    if json:
+        print_json(rows)
+        return
+    columns = {
+        "benchmark": "{name}", "ours, ms": "{ours_ms:.3f}", "plain, ms": "{plain_ms:.3f}",
+        "plain / ours": "{ratio:.2f}", "share of peak": "{share_of_peak:.0%}",
+    }  # fmt: skip
+    show("Training, per member and step", columns, rows)

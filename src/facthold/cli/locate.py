@@ -1,29 +1,28 @@
 """facthold locate: which heads and neurons hold a fact, and what the model says without them."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
-from facthold.cli.app import app
-from facthold.cli.ask import ModelArgument, RelationArgument, SeedOption, SubjectArgument
-from facthold.cli.basics import JsonOption, count, print_json
-from facthold.cli.messages import telling
-from facthold.cli.tables import show
-from facthold.knowledge.ask import open_model
-from facthold.knowledge.locate import Located, Location, locate_all
-from facthold.knowledge.locate import locate as find
+from facthold._util.errors import check_positive
+from facthold.cli import options as o
+from facthold.cli.app import command
+from facthold.cli.printing import count, print_json, show, working
+
+if TYPE_CHECKING:
+    from facthold.knowledge.locate import Located, Location
 
 
-@app.command()
+@command()
 def locate(
-    model: ModelArgument,
-    subject: SubjectArgument = None,
-    relation: RelationArgument = None,
-    all: Annotated[bool, typer.Option("--all", help="The whole table instead of one fact.")] = False,
-    top: Annotated[int, typer.Option("--top", help="Components to show.")] = 12,
-    seed: SeedOption = 0,
-    json: JsonOption = False,
+    model: o.Model,
+    subject: o.Subject = None,
+    relation: o.Relation = None,
+    all: bool = o.flag("--all", "The whole table instead of one fact."),
+    top: int = typer.Option(12, "--top", help="Components to show."),
+    seed: o.Seed = 0,
+    json: o.Json = False,
 ) -> None:
     """Take the margin of a fact apart: what each head adds, directly and through the MLP, and what is left without it.
 
@@ -33,38 +32,43 @@ def locate(
         raise ValueError(f"take one of --all and a fact, {subject!r}")
     if not all and (subject is None or relation is None):
         raise ValueError("give SUBJECT RELATION, or --all for the whole table")
-    if top < 1:
-        raise ValueError(f"--top {top} must be at least 1")
-    opened = open_model(model)
+    check_positive(top=top)
+    from facthold.knowledge.locate import locate_all
+    from facthold.knowledge.model import load
+
+    opened = load(model)
     if all:
-        with telling(f"taking {count(len(opened[1].table), 'fact')} apart") as say:
-            summary = _summary(locate_all(*opened, seed=seed, say=say))
+        with working(f"taking {count(len(opened.table), 'fact')} apart") as say:
+            summary = _summary(locate_all(opened.model, opened.problem, seed=seed, say=say))
         print_json(summary) if json else _show_all(summary, top)
     else:
-        found = find(*opened, str(subject), str(relation), seed=seed)
+        found = opened.locate(str(subject), str(relation), seed=seed)
         print_json(found.as_json()) if json else _show(found, top)
 
 
-def _show(found: Location, top: int) -> None:
-    rows = [
-        (
-            part.name, f"{part.contribution:.4g}", _number(part.direct), _number(part.through), part.attends,
-            f"{part.ablated:.4g}", part.says if part.changed else "the same",
-        )
-        for part in found.parts[:top]
-    ]  # fmt: skip
-    title = f"{found.subject}, {found.relation}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}"
-    columns = ("component", "adds", "directly", "through the MLP", "attends to", "margin without", "says without")
-    show(title, columns, rows)
-    if len(found.parts) > top:
-        typer.echo(f"and {count(len(found.parts) - top, 'component')} more (--top)")
+def _show(found: "Location", top: int) -> None:
+    show(
+        f"{found.subject}, {found.relation}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}",
+        {
+            "component": "{name}", "adds": "{contribution:.4g}", "directly": "{direct:.4g}",
+            "through the MLP": "{through:.4g}", "attends to": "{attends}", "margin without": "{ablated:.4g}",
+            "says without": "{without}",
+        },
+        [vars(part) | {"without": part.says if part.changed else "the same"} for part in found.parts[:top]],
+    )  # fmt: skip
+    _say_more(len(found.parts) - top)
     if found.bias:
         typer.echo(f"the bias of the MLP adds {found.bias:.4g}")
     if found.neurons:
         typer.echo("neurons: " + ", ".join(f"{i} adds {adds:.4g}" for i, adds in found.neurons))
 
 
-def _summary(found: Located) -> dict[str, Any]:
+def _say_more(n: int) -> None:
+    if n > 0:
+        typer.echo(f"and {count(n, 'component')} more (--top)")
+
+
+def _summary(found: "Located") -> dict[str, Any]:
     first = np.bincount(found.order[:, 0], minlength=len(found.components))
     by_rank = found.changed_by_rank()
     return {
@@ -86,20 +90,13 @@ def _show_all(summary: dict[str, Any], top: int) -> None:
     parts = sorted(summary["components"], key=lambda part: -part["mean_contribution"])
     show(
         f"{count(summary['facts'], 'fact')}, median margin {summary['median_margin']:.4g}",
-        ("component", "adds on average", "named first", "answer changes without it", "median margin without it"),
-        [
-            (
-                part["component"], f"{part['mean_contribution']:.4g}", f"{part['named_first']:.1%}",
-                f"{part['changed']:.1%}", f"{part['median_margin_without']:.4g}",
-            )
-            for part in parts[:top]
-        ],
+        {
+            "component": "{component}", "adds on average": "{mean_contribution:.4g}",
+            "named first": "{named_first:.1%}", "answer changes without it": "{changed:.1%}",
+            "median margin without it": "{median_margin_without:.4g}",
+        },
+        parts[:top],
     )  # fmt: skip
-    if len(parts) > top:
-        typer.echo(f"and {count(len(parts) - top, 'component')} more (--top)")
+    _say_more(len(parts) - top)
     ranks = ", ".join(f"{share:.1%}" for share in summary["changed_by_rank"][:5])
     typer.echo(f"without the component that is named first, second, ... the answer changes in {ranks} of the facts")
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"

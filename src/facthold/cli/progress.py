@@ -1,15 +1,12 @@
-"""How far a run is: a bar with the time left on a terminal, plain lines elsewhere. Always on standard error."""
+"""How far a run is: plain lines on standard error, and on a terminal a bar with the time left below them."""
 
-import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
-from facthold.cli.basics import count, interrupted
-from facthold.cli.messages import messages
+from facthold.cli.common import heed
+from facthold.cli.printing import count, messages
 from facthold.lab.cells import Cell, Result
 from facthold.lab.places import InProcess, Place
 from facthold.lab.report import duration
@@ -17,17 +14,17 @@ from facthold.lab.tally import Best, Tally
 
 SILENCE = 30.0
 """Seconds after which a run without a terminal says that it is still going."""
-
-SHAPES = 12
-"""Shapes that stand below the bar at most, those found last; a terminal is only so high."""
+BAR = (
+    SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"),
+    TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
+)  # fmt: skip
 
 
 class CellProgress:
     """A `Listener` of the runner."""
 
     def __init__(self, title: str, place: Place | None = None) -> None:
-        self.title = title
-        self.place = place or InProcess()
+        self.title, self.place = title, place or InProcess()
         self.tally = Tally([])
         self.bar: Progress | None = None
 
@@ -37,40 +34,36 @@ class CellProgress:
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
-        elif self.tally.found:
+        if self.tally.found:
             self._say("facts found:")
-            for line in facts_found(self.tally.found):
-                self._say(f"  {line}")
+        for line in facts_found(self.tally.found):
+            self._say(f"  {line}")
 
     def begin(self, todo: Sequence[Cell], n_stored: int) -> None:
-        self.spoke = time.monotonic()
         stored = f", {n_stored} already stored" if n_stored else ""
-        messages.print(f"{self.title}: {count(len(todo), 'cell')} to compute{stored}")
+        self._say(f"{self.title}: {count(len(todo), 'cell')} to compute{stored}")
         if not todo:
             return
         self.tally = Tally(todo, self.place.lanes)
         if messages.is_terminal:
-            self.bar = _Bar(self.tally)
-            self.task = self.bar.add_task(self.title, total=1.0, cells=self._cells, left="")
+            self.bar = Progress(*BAR, console=messages)
+            self.task = self.bar.add_task(self.title, total=1.0, left="")
             self.bar.start()
 
     def waiting(self) -> None:
-        if interrupted.is_set():  # a KeyboardInterrupt can get lost, if it meets the wrong line of a library
-            raise KeyboardInterrupt
+        heed()
         elapsed, left = self.tally.elapsed, self.tally.left
         if self.bar is not None:
             share = elapsed / (elapsed + left) if elapsed + left else 1.0
-            self.bar.update(self.task, completed=share, cells=self._cells, left=f"about {duration(left)} left")
+            title = f"{self.title} {self._cells}"
+            self.bar.update(self.task, completed=share, description=title, left=f"about {duration(left)} left")
         elif time.monotonic() - self.spoke > SILENCE:
             self._say(f"[{self._cells}] computing; about {duration(left)} left")
 
     def finished(self, cell: Cell, result: Result, seconds: float) -> None:
         more = self.tally.finished(cell, result)
-        line = f"{cell.label}: {outcome(result)} ({duration(seconds)})"
-        if self.bar is not None:
-            self.bar.console.print(line, markup=False)
-            return
-        self._say(f"[{self._cells}] {line}; about {duration(self.tally.left)} left")
+        line = f"[{self._cells}] {cell.label}: {outcome(result)} ({duration(seconds)})"
+        self._say(line if self.bar is not None else f"{line}; about {duration(self.tally.left)} left")
         if more and cell.shape is not None:
             self._say(f"  most so far at {next(facts_found({cell.shape: self.tally.found[cell.shape]}))}")
 
@@ -81,28 +74,10 @@ class CellProgress:
     def _say(self, line: str) -> None:
         self.spoke = time.monotonic()
         messages.print(line, markup=False)
-        sys.stderr.flush()
-
-
-class _Bar(Progress):
-    """The bar, and below it the facts found so far."""
-
-    def __init__(self, tally: Tally) -> None:
-        self.tally = tally
-        super().__init__(
-            SpinnerColumn(), TextColumn("{task.description} {task.fields[cells]}"), BarColumn(),
-            TextColumn("{task.percentage:.0f}%"), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
-            console=messages,
-        )  # fmt: skip
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield from super().get_renderables()
-        for line in list(facts_found(dict(self.tally.found)))[-SHAPES:]:
-            yield Text(f"  {line}")
 
 
 def facts_found(found: Mapping[str, Best]) -> Iterator[str]:
-    """A line a shape: 'alpha=1 beta=4 H=8: 1521 facts, 49152 parameters'."""
+    """A line for each shape: 'alpha=1 beta=4 H=8: 1521 facts, 49152 parameters'."""
     for shape, best in found.items():
         parameters = f", {count(best.n_params, 'parameter')}" if best.n_params is not None else ""
         yield f"{shape}: {best.facts:.6g} facts{parameters}"

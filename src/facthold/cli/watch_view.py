@@ -1,95 +1,162 @@
-"""The live view of facthold watch: the loss curve in braille, with its levels, and the questions below it."""
+"""What facthold watch says of the stages of a run, and its live view: the loss curve in braille, with its levels, and
+the questions below it."""
 
 import math
 import time
 from itertools import groupby
-from types import TracebackType
+from typing import Any
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from facthold.cli.watch_words import stage_words
-from facthold.dynamics.watching import Watching
+from facthold.cli.printing import count
+from facthold.dynamics.stages import CONVERGED, Rest
+from facthold.dynamics.watching import Reached, Watching
+from facthold.facts.formats import shorten
 
 WIDTH, HEIGHT = 66, 10
 """Of the curve, in characters; each has 2 x 4 dots."""
-DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-"""Bits of a braille character by column and row."""
-FRAMES = 8
-"""A second."""
+DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
+"""Bits of a braille character by row and column."""
 STYLES = {"known": "green", "hallucinated": "yellow", "by chance": "yellow", "anything": "dim"}
 PAUSE = 0.5
 """Seconds for which an answer stands, so that it can be read."""
+SAID = 2
+"""Questions whose answers stand in a line about a stage."""
+STAGES = {
+    "start": "start, every answer is as likely as any other",
+    "left": "the loss leaves its start",
+    "relation": "hallucination, it knows what is asked and not of whom",
+    "subject": "it knows of whom is asked and not what",
+    "beyond": "it begins to tell {others} apart",
+    "learnt": "the facts are learnt",
+}
+OTHERS = {"relation": "subjects", "subject": "relations"}
+GUESS = {"relation": "the mean entropy of p*(a | r): hallucination", "subject": "the mean entropy of p*(a | s)"}
+ADVICE = {
+    True: "take more --steps",
+    False: "some answers serve two relations, and linear attention may not hold all such facts; "
+    "take other --relations, or more --steps",
+}
+"""For a run that did not converge, by whether the table has assumption 1."""
+
+
+def stage_words(watching: Watching, stage: str) -> str:
+    """A stage in words; which tokens are told apart last depends on which came first."""
+    first = next((reached for reached, _ in watching.reached if reached in OTHERS), "relation")
+    return STAGES[stage].format(others=OTHERS[first])
+
+
+def stage_line(watching: Watching, reached: Reached) -> str:
+    """A stage that was just reached, with what the model answers there."""
+    stage, look = reached
+    asked = zip(watching.questions[:SAID], watching.said(look), strict=False)
+    answers = "; ".join(f"{shorten(question.text)}? {shorten(said)}" for question, said in asked)
+    loss = float(watching.looks[look]["loss"])
+    return f"step {watching.steps[look]}, loss {loss:.3g}: {stage_words(watching, stage)} ({answers})"
+
+
+def closing(watching: Watching, seconds: float) -> dict[str, Any]:
+    """How a run ended, as JSON values and in words."""
+    last, table, stages = watching.looks[-1], watching.table, watching.stages
+    n_right = round(float(last["accuracy"]) * len(table))
+    after = f"after {count(watching.steps[-1], 'step')} in {seconds:.0f} s"
+    says = [f"{n_right} of {count(len(table), 'fact')} recalled {after}", _story(watching)]
+    if stages.converged is None:
+        says.append(f"not converged: {ADVICE[table.assumption_1]}")
+    return {
+        "n_facts": len(table), "steps": watching.steps[-1], "seconds": seconds, "loss": float(last["loss"]),
+        "recalled": n_right, "levels": vars(watching.levels), "stages": stages.values,
+        "answers": {q.text: said for q, said in zip(watching.questions, watching.said(-1), strict=True)}, "says": says,
+    }  # fmt: skip
+
+
+def _story(watching: Watching) -> str:
+    """What the loss did, at the steps where it was seen."""
+    stages, seen_at = watching.stages, lambda t: watching.steps[int(np.searchsorted(watching.steps, t))]
+    story = f"the loss began at {watching.levels.start:.3g} = ln {watching.table.A}"
+    if stages.left is None:
+        return f"{story} and has not left it"
+    kind = stages.resting or "relation"
+    rest: Rest = getattr(stages, kind)
+    level = f"{rest.level:.3g} ({GUESS[kind]})"
+    if rest.begins is None:
+        at_rest = f"has not come down to {level}"
+    elif rest.ends is None:
+        at_rest = f"came to {level} at step {seen_at(rest.begins)} and has not left it"
+    else:
+        until = f"from step {seen_at(rest.begins)} to step {seen_at(rest.ends)}"
+        at_rest = f"rested at {level} {until}" if rest.seen else f"passed {level} {until}, too quickly for a rest"
+    end = f"is now at {float(watching.looks[-1]['loss']):.3g}"
+    if stages.converged is not None:
+        end = f"fell below {CONVERGED:g} at step {seen_at(stages.converged)}"
+    return f"{story}, left it at step {seen_at(stages.left)}, {at_rest}, and {end}"
 
 
 class View:
-    """Shows what was seen so far, some times a second, whatever the pace of the looks."""
+    """Shows what was seen so far, whatever the pace of the looks."""
 
-    def __init__(self, watching: Watching, name: str, console: Console) -> None:
+    def __init__(self, watching: Watching, name: str) -> None:
         self.watching, self.name = watching, name
-        self.began, self.n = time.monotonic(), 0
-        self.spoke, self.answered = 0.0, 0
-        self.live = Live(get_renderable=self.draw, console=console, refresh_per_second=FRAMES, vertical_overflow="crop")
-
-    def __enter__(self) -> "View":
-        self.live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.spoke = 0.0  # the last picture stays: it has the last answers
-        self.live.stop()
-
-    def heard(self) -> None:
-        """There is one look more; from now on it is shown."""
-        self.n = len(self.watching.steps)
+        self.n = 0
+        """Looks that are shown."""
+        self.began, self.spoke, self.answered = time.monotonic(), 0.0, 0
 
     def draw(self) -> RenderableType:
-        seconds = time.monotonic() - self.began
         w, n = self.watching, self.n
         if not n:
             return Text(f"{len(w.table)} facts of {self.name}: compiling", style="dim")
         head = Text.assemble(
             (f"{len(w.table)} facts of {self.name}", "bold"),
             f"   step {w.steps[n - 1]} of at most {w.schedule.protocol.steps}"
-            f"   loss {float(w.looks[n - 1]['loss']):.3f}   {seconds:.0f} s",
+            f"   loss {float(w.looks[n - 1]['loss']):.3f}   {time.monotonic() - self.began:.0f} s",
         )
         stage = stage_words(w, next(r.stage for r in reversed(w.reached) if r.look < n))
-        said = Text.assemble(("now: ", "dim"), (stage, "bold"), " (compiling)" if n == 1 else "")
-        return Group(head, *self._curve(n), said, self._questions(n))
+        now = Text.assemble(("now: ", "dim"), (stage, "bold"), " (compiling)" if n == 1 else "")
+        return Group(head, *self._curve(n), self._axis(), now, self._questions(n))
 
     def _curve(self, n: int) -> list[Text]:
         """Losses over log steps, from 0 to the start's, and the levels as dotted lines."""
-        w = self.watching
-        top, first, last = w.levels.start * 1.05, w.schedule.protocol.check_every, w.schedule.protocol.steps
-        x = _columns(np.array(w.steps[:n], float), first, last)
-        y = _dot_rows(np.nan_to_num(w.curve("loss")[:n], nan=top), top)
-        cells, levels = np.zeros((HEIGHT, WIDTH), int), np.zeros((HEIGHT, WIDTH), int)
-        before = int(y[0])
-        for i in range(int(x[-1]) + 1):  # no holes: each column has a dot, and where the curve is steep several
-            j = int(np.interp(i, x, y))
-            for k in range(min(before + 1, j), max(before - 1, j) + 1):
-                cells[k // 4, i // 2] |= DOTS[i % 2][k % 4]
-            before = j
+        w, top = self.watching, self.watching.levels.start * 1.05
+        curve, levels = np.zeros((2, 4 * HEIGHT, 2 * WIDTH), bool)
+        x = self._columns(w.steps[:n])
+        columns = np.arange(int(x[-1]) + 1)
+        rows = np.interp(columns, x, _dot_rows(np.nan_to_num(w.curve("loss")[:n], nan=top), top)).astype(int)
+        for i, j, before in zip(columns, rows, [rows[0], *rows], strict=False):
+            curve[min(before + 1, j) : max(before - 1, j) + 1, i] = True  # no holes where the curve is steep
         labels = {}
         for level, label in ((w.levels.start, f"ln {w.table.A}"), (w.levels.relation, "hallucination"), (0.0, "")):
-            (j,) = _dot_rows(np.array([level]), top).astype(int)
-            levels[j // 4, ::2] |= DOTS[0][j % 4]
-            labels[j // 4] = (f"{level:.2f}", label)
+            row = int(_dot_rows(np.array(level), top))
+            levels[row, ::4] = True
+            labels[row // 4] = (f"{level:.2f}", label)
         lines = []
-        for i, row in enumerate(cells):
-            number, label = labels.get(i, ("", ""))
-            line = Text(f"{number:>6} ", style="dim", no_wrap=True, overflow="crop")
-            room = WIDTH - len(label) if label and not row[WIDTH - len(label) - 1 :].any() else WIDTH
-            here = groupby(zip(row[:room], levels[i, :room], strict=True), key=lambda dots: bool(dots[0]))
-            for on_curve, dots in here:
-                line.append("".join(_character(int(c or d)) for c, d in dots), style="bold cyan" if on_curve else "dim")
-            lines.append(line.append(label if room < WIDTH else "", style="dim"))
-        return [*lines, _axis(first, last)]
+        for row, (on_curve, on_level) in enumerate(zip(_braille(curve), _braille(levels), strict=True)):
+            number, label = labels.get(row, ("", ""))
+            room = WIDTH - len(label)
+            if on_curve[max(room - 1, 0) :].any():  # the label would stand in the curve
+                room, label = WIDTH, ""
+            line = Text(no_wrap=True, overflow="crop").append(f"{number:>6} ", style="dim")
+            for is_curve, cells in groupby(zip(on_curve[:room], on_level[:room], strict=True), lambda c: bool(c[0])):
+                text = "".join(chr(0x2800 + int(here or level)) if here or level else " " for here, level in cells)
+                line.append(text, style="bold cyan" if is_curve else "dim")
+            lines.append(line.append(label, style="dim"))
+        return lines
+
+    def _axis(self) -> Text:
+        protocol = self.watching.schedule.protocol
+        line = list(f"{'step':>6} 0".ljust(WIDTH + 7))
+        for power in range(1, 10):
+            label, place = str(10**power), 7 + int(self._columns([10**power])[0] / 2)
+            if protocol.check_every <= 10**power <= protocol.steps and place + len(label) <= len(line):
+                line[place : place + len(label)] = label
+        return Text("".join(line), style="dim", no_wrap=True, overflow="crop")
+
+    def _columns(self, steps: list[int]) -> np.ndarray:
+        """Where these steps stand, in dots from the left; step 0 stands at the left edge."""
+        first, last = self.watching.schedule.protocol.check_every / 2, self.watching.schedule.protocol.steps
+        return np.log(np.maximum(steps, first) / first) / math.log(last / first) * (2 * WIDTH - 1)
 
     def _questions(self, n: int) -> Table:
         w = self.watching
@@ -99,18 +166,12 @@ class View:
         grid.add_row(*(Text(title, style="dim") for title in ("question", "its answer", "", "p(right)")))
         if time.monotonic() - self.spoke > PAUSE:
             self.spoke, self.answered = time.monotonic(), n - 1
-        said, verdicts = w.said(self.answered), w.verdicts(self.answered)
-        sure = w.looks[self.answered]["p_right"]  # of the same look as the answer
-        for question, answer, verdict, p in zip(w.questions, said, verdicts, sure, strict=True):
+        look = self.answered
+        rows = zip(w.questions, w.said(look), w.verdicts(look), w.looks[look]["p_right"], strict=True)
+        for question, answer, verdict, p in rows:
             style = STYLES[verdict]
             grid.add_row(Text(question.text), Text(answer, style=style), Text(verdict, style=style), f"{p:8.1%}")
         return grid
-
-
-def _columns(steps: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Where these steps stand, in dots from the left; step 0 stands at the left edge."""
-    share = np.log(np.maximum(steps, first / 2) / (first / 2)) / math.log(2 * last / first)
-    return share * (2 * WIDTH - 1)
 
 
 def _dot_rows(loss: np.ndarray, top: float) -> np.ndarray:
@@ -118,15 +179,6 @@ def _dot_rows(loss: np.ndarray, top: float) -> np.ndarray:
     return np.clip(np.round((1 - loss / top) * (4 * HEIGHT - 1)), 0, 4 * HEIGHT - 1)
 
 
-def _character(dots: int) -> str:
-    return chr(0x2800 + dots) if dots else " "
-
-
-def _axis(first: int, last: int) -> Text:
-    line = list(f"{'step':>6} 0".ljust(WIDTH + 7))
-    for power in range(1, 10):
-        label = str(10**power)
-        place = 7 + int(_columns(np.array([10.0**power]), first, last)[0] / 2)
-        if first <= 10**power <= last and place + len(label) <= len(line):
-            line[place : place + len(label)] = label
-    return Text("".join(line), style="dim", no_wrap=True, overflow="crop")
+def _braille(dots: np.ndarray) -> np.ndarray:
+    """The dots of each character, as its number after the first one of braille."""
+    return np.einsum("iajb,ab->ij", dots.reshape(HEIGHT, 4, WIDTH, 2), DOTS)

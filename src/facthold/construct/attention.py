@@ -22,8 +22,9 @@ from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
 Heads = Float[np.ndarray, "H d_h d"]
-Rows = Float[np.ndarray, "d_h d"]
 
+RESIDUAL = 1e-3
+"""Size of codes in the residual stream that an MLP reads: their own scores are nothing beside a margin of 1."""
 BLOCK = 1 << 22
 """Subjects times relations whose shared answers are counted at once."""
 
@@ -40,7 +41,7 @@ def attention_only(
     check_positive(H=H, d_h=d_h)
     check_dimension(problem)
     check_sums(problem.table)
-    check_intersections(problem)
+    check_intersections(problem.table)
     subsets = partition_into(problem, H) if per_head is None else partition(problem, per_head)
     if len(subsets) > H:
         raise ValueError(f"H={H} heads of {per_head} tokens each are too few: the partition needs {len(subsets)}")
@@ -100,16 +101,12 @@ def check_dimension(problem: FactualRecall) -> None:
         raise ValueError(f"d={problem.d} has no room for phi(EOS), a subject and a relation; take d >= 3")
 
 
-def check_intersections(problem: FactualRecall) -> None:
+def check_intersections(table: FactTable) -> None:
     """Refuse facts whose right answers are not the only ones that their subject and their relation share."""
-    table = problem.table
     if (unclear := np.flatnonzero(_shared_wrong(table) > 0)).size:
-        i = unclear[0]
-        name = table.name
         raise ValueError(
             f"{len(unclear)} facts have more than one answer that both their subject and their relation have, "
-            f"so that adding the two cannot tell them apart; the first is "
-            f"({name('subjects', table.subjects[i])}, {name('relations', table.relations[i])}). "
+            f"so that adding the two cannot tell them apart; the first is {table.question(unclear[0])}. "
             f"Take a construction with an MLP"
         )
 

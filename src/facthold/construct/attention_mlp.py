@@ -13,7 +13,7 @@ from jaxtyping import Float, PRNGKeyArray
 from facthold._util.errors import check_positive
 from facthold._util.keys import fold
 from facthold.construct.attention import assemble, check_dimension
-from facthold.construct.heads import gaps, hebbian_keys, partition, partition_into
+from facthold.construct.heads import gaps, hebbian_keys, partition
 from facthold.facts.problem import FactualRecall
 from facthold.memory.activations import Activation, Polynomial, hermite
 from facthold.memory.embeddings import host_generator
@@ -28,14 +28,14 @@ Matrix = Float[np.ndarray, "_ _"]
 
 
 def attention_and_mlp(
-    problem: FactualRecall, m: int, *, key: PRNGKeyArray, d_h: int | None = None, H: int | None = None, p: int = 1,
-    k: int = 1, sigma: Activation | None = None, per_subset: int | None = None, beta: float | None = None,
+    problem: FactualRecall, m: int, *, key: PRNGKeyArray, d_h: int | None = None, p: int = 1, k: int = 1,
+    sigma: Activation | None = None, per_subset: int | None = None, beta: float | None = None,
 ) -> Transformer:  # fmt: skip
-    """The transformer of theorem 11: ceil(d / d_h) heads a subset of tokens, and an MLP from Hermite tensors.
+    """The transformer of theorem 11: ceil(d / d_h) heads per subset of tokens, and an MLP from Hermite tensors.
 
     The proof takes odd p, k > 2 / epsilon; 1 and 1 work at far smaller m, where d is large against S and R. Departs:
     sigma is h_{p+k} alone where none is given, as the other components that assumption 3 asks for add noise and no
-    margin. Without ``per_subset`` it is the largest for which lemma 1 holds; without H, as many heads as that needs.
+    margin. Without ``per_subset`` it is the largest for which lemma 1 holds.
     """
     check_dimension(problem)
     check_positive(p=p, k=k)
@@ -51,20 +51,12 @@ def attention_and_mlp(
     check_positive(d_h=d_h)
     repeat = math.ceil(problem.d / d_h)
     subsets = largest_partition(problem) if per_subset is None else partition(problem, per_subset)
-    if H is not None and repeat * len(subsets) > H:
-        if per_subset is not None or 2 * repeat > H:
-            least = len(subsets) if per_subset is not None else 2
-            raise ValueError(
-                f"H={H} heads are too few: {least} subsets need ceil(d / d_h) = {repeat} each, {repeat * least} in all"
-            )
-        subsets = partition_into(problem, H // repeat)
     n_subjects = sum(tokens[0] < problem.table.S for tokens in subsets)
     P, Q = two_subspaces(problem, key=fold(key, "subspaces"))
-    rows = [split_rows(P if i < n_subjects else Q, repeat, d_h) for i in range(len(subsets))]
-    W_V = np.concatenate(rows)
+    W_V = np.concatenate([split_rows(P if i < n_subjects else Q, repeat, d_h) for i in range(len(subsets))])
     mlp = hermite_tensor_memory(problem, P, Q, m, p, k, sigma, key=fold(key, "MLP"))
     keys = hebbian_keys(problem, subsets)
-    return assemble(problem, subsets, keys, W_V, W_V, H=H or len(W_V), beta=beta, repeat=repeat, mlp=mlp)
+    return assemble(problem, subsets, keys, W_V, W_V, H=len(W_V), beta=beta, repeat=repeat, mlp=mlp)
 
 
 def largest_partition(problem: FactualRecall) -> list[np.ndarray]:

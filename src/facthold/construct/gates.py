@@ -16,6 +16,8 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from facthold._util.keys import fold
+from facthold.construct.attention import RESIDUAL, assemble
+from facthold.construct.dimensions import fewest_dimensions
 from facthold.construct.heads import LEAK, Tokens, asked_tokens, beta_for, gaps, separating_keys
 from facthold.facts.problem import FactualRecall
 from facthold.facts.prompts import check_length
@@ -23,14 +25,10 @@ from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
-RESIDUAL = 1e-3
-"""Size of the codes in the residual stream: their own scores are nothing beside a margin of 1."""
 SPREAD = 4.0
 """Standard deviation of what is random in a key's score, where the gap to noise is 1. What the conditions on a key add
 to the score of a subject is the same in all heads; beside this spread it is small, so that no subject is seen by none.
 """
-ROOM = 0.75
-"""Share of the dimensions that conditions on a key may take at most; what is left is random."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,6 @@ class Gates:
     def n_gates(self) -> int:
         """Heads of the many kind."""
         return self.H - len(self.few)
-
-
-def fewest_dimensions(table_few: int, n_noise: int) -> int:
-    """The smallest d that leaves a key enough freedom beside its conditions."""
-    return int(np.ceil((table_few + n_noise + 1) / ROOM))
 
 
 def gate_heads(problem: FactualRecall, n_gates: int, *, key: PRNGKeyArray) -> Gates:
@@ -119,10 +112,7 @@ def _codes(problem: FactualRecall, keys: np.ndarray, reading: np.ndarray, many: 
 
 def gated_transformer(problem: FactualRecall, gates: Gates, mlp: MLPMemory) -> Transformer:
     """The transformer with these heads, and an MLP that was made for their codes as they are in `Gates.codes`."""
-    EOS = problem.phi[problem.EOS].astype(np.float64)
-    asking = np.tile(EOS / (EOS @ EOS), (gates.H, 1))
-    writing = RESIDUAL * np.eye(gates.H, problem.d)
-    weights = (gates.keys, asking, gates.reading, writing)
-    W_K, W_Q, W_V, W_O = (jnp.asarray(W[:, None, :], jnp.float32) for W in weights)
-    W = np.asarray(mlp.W, np.float64) / RESIDUAL
-    return Transformer(W_K, W_Q, W_V, W_O, MLPMemory(jnp.asarray(W, jnp.float32), mlp.V, mlp.b, mlp.sigma))
+    W = jnp.asarray(np.asarray(mlp.W, np.float64) / RESIDUAL, jnp.float32)
+    reading, writing = gates.reading[:, None], RESIDUAL * np.eye(gates.H, problem.d)[:, None]
+    mlp = MLPMemory(W, mlp.V, mlp.b, mlp.sigma)
+    return assemble(problem, (), gates.keys, reading, writing, H=gates.H, beta=1.0, mlp=mlp)  # beta is in the keys

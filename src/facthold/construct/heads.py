@@ -55,7 +55,7 @@ def hebbian_keys(problem: FactualRecall, subsets: Sequence[Tokens]) -> Keys:
     return np.stack([phi[tokens].sum(axis=0) + phi[problem.EOS] / 2 for tokens in subsets])
 
 
-def separating_keys(problem: FactualRecall, subsets: Sequence[Tokens], *, max_iterations: int = 500) -> Keys:
+def separating_keys(problem: FactualRecall, subsets: Sequence[Tokens]) -> Keys:
     """The v that keep both gaps of lemma 1 at 1 or more, by a convex problem: a squared hinge for each gap.
 
     It does what decorrelated embeddings do for the sum of lemma 1: d may be far smaller, down to where no linear
@@ -68,7 +68,7 @@ def separating_keys(problem: FactualRecall, subsets: Sequence[Tokens], *, max_it
     signs[:, problem.EOS] = 0.0
     beyond = phi - phi[problem.EOS]
     # Leave the scale of the start to the embeddings: beta comes on top of it.
-    return minimise(_hinge, hebbian_keys(problem, subsets), (beyond, signs), max_iterations=max_iterations).x
+    return minimise(_hinge, hebbian_keys(problem, subsets), (beyond, signs), max_iterations=500)
 
 
 def _hinge(v: Array, beyond: Array, signs: Array) -> Array:

@@ -3,11 +3,11 @@
 import math
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from facthold._util.draws import normal
 from facthold._util.errors import check_positive
 from facthold.memory.associations import Problem
 from facthold.models.memory import LinearMemory, LowRankMemory
@@ -31,7 +31,7 @@ def low_rank(problem: Problem, m: int, *, key: PRNGKeyArray) -> LowRankMemory:
     correlation loss. Departs: the theorem leaves out 1/m, with which the margin's mean is 1.
     """
     check_positive(m=m)
-    W_2 = jax.random.normal(key, (m, problem.d), problem.E.dtype)
+    W_2 = normal(key, (m, problem.d), problem.E.dtype)
     return LowRankMemory(W_2 @ outer_product(problem).W.T / m, W_2)
 
 
@@ -65,11 +65,6 @@ class Quantised:
     def total_bits(self) -> float:
         """Bits of the whole memory as the paper counts."""
         return self.bits_per_weight * self.memory.n_params
-
-    @property
-    def used_bits(self) -> int:
-        """Bits of the whole memory for the weights that occur."""
-        return self.used_bits_per_weight * self.memory.n_params
 
 
 def quantised(problem: Problem, step: float | None = None, *, memory: LinearMemory | None = None) -> Quantised:

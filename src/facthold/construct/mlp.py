@@ -14,12 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from facthold._util.draws import normal
 from facthold._util.errors import check_positive
 from facthold._util.padding import pad_rows, padded
-from facthold.construct.solve import Solution, Wanted, cross_entropy, enough_for_margin, minimise, wanted
+from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise, wanted
 from facthold.memory.activations import RELU, Activation, hermite
 from facthold.memory.associations import Problem
 from facthold.models.memory import MLPMemory
+
+Rows = Float[Array, "m d"]
 
 MAX_DEGREE = 8
 """Degrees k that are looked at when none is given; higher ones need far more neurons than fit anywhere."""
@@ -37,28 +40,18 @@ def hermite_features(
     check_positive(m=m)
     degrees = [j for j in range(1, MAX_DEGREE + 1) if sigma.coefficient(j)]
     if k is None:
-        noise = {j: _noise(sigma, sigma.coefficient(j), problem.d, j, m) for j in degrees}
-        k = _least(noise, sigma)
+        k = _least({j: _noise(sigma, sigma.coefficient(j), problem.d, j, m) for j in degrees}, sigma)
     c_k = sigma.coefficient(k) if k >= 1 else 0.0
     if not c_k:
         raise ValueError(f"k={k}: {sigma.name!r} holds no <e_x, e_z>^k, as c_{k} = 0 or k < 1; choose one of {degrees}")
-    W = jax.random.normal(key, (m, problem.d), problem.E.dtype)
-    return MLPMemory(W, _hermite_readout(problem, W, k) / c_k, sigma=sigma)
-
-
-def _hermite_readout(problem: Problem, W: Array, k: int) -> Array:
+    W = normal(key, (m, problem.d), problem.E.dtype)
     E, _, targets = problem.host()
-    return jnp.asarray(hermite(k, E @ np.asarray(W).T).T @ targets / len(W))
+    V = jnp.asarray(hermite(k, E @ np.asarray(W).T).T @ targets / m)
+    return MLPMemory(W, V / c_k, sigma=sigma)
 
 
 def tangent_kernel(
-    problem: Problem,
-    m: int,
-    k: int | None = None,
-    *,
-    key: PRNGKeyArray,
-    sigma: Activation = RELU,
-    epsilon: float | None = None,
+    problem: Problem, m: int, k: int | None = None, *, key: PRNGKeyArray, sigma: Activation = RELU
 ) -> MLPMemory:
     """The memory of theorems 2 and 9, F(z) = sum_i v_i sigma'(<w_i, z>) <q_i, z>, as weights of a real MLP.
 
@@ -75,45 +68,26 @@ def tangent_kernel(
         raise ValueError(f"k={k}: {sigma.name!r} has c_{k + 1} = 0, or k < 0; choose one of {degrees}")
     W, V = _tangent_neurons(problem, m, key)
     Q = tangent_directions(problem, W, V, k, sigma)
-    return _nearest_pairs(problem.E, W, V, Q, sigma, epsilon)
+    return _nearest_pairs(problem.E, W, V, Q, sigma)
 
 
-def convex_tangent(
-    problem: Problem,
-    m: int,
-    *,
-    key: PRNGKeyArray,
-    sigma: Activation = RELU,
-    epsilon: float | None = None,
-    max_iterations: int = 1000,
-    tolerance: float = 1e-8,
-    margin: float = 1.0,
-) -> MLPMemory:
+def convex_tangent(problem: Problem, m: int, *, key: PRNGKeyArray, sigma: Activation = RELU) -> MLPMemory:
     """The best tangent memory on m/2 random pairs: the cross entropy is convex in Q (end of section 3.2).
 
-    Ends early where every association surely has the ``margin``. ``solve_tangent`` says how it ended.
+    Ends early where every association surely has a margin of 1.
     """
     W, V = _tangent_neurons(problem, m, key)
-    solution = solve_tangent(problem, W, V, sigma, max_iterations=max_iterations, tolerance=tolerance, margin=margin)
-    Q = jnp.asarray(solution.x, problem.E.dtype)
-    return _nearest_pairs(problem.E, W, V, Q, sigma, epsilon)
+    Q = jnp.asarray(solve_tangent(problem, W, V, sigma), problem.E.dtype)
+    return _nearest_pairs(problem.E, W, V, Q, sigma)
 
 
 @eqx.filter_jit
-def tangent(
-    x: Float[Array, "*n d"],
-    W: Float[Array, "m d"],
-    V: Float[Array, "m d"],
-    Q: Float[Array, "m d"],
-    sigma: Activation = RELU,
-) -> Float[Array, "*n d"]:
+def tangent(x: Float[Array, "*n d"], W: Rows, V: Rows, Q: Rows, sigma: Activation = RELU) -> Float[Array, "*n d"]:
     """F_NTK(x) = sum_i v_i sigma'(<w_i, x>) <q_i, x>, exactly (proof of theorem 2)."""
     return (sigma.derivative(x @ W.T) * (x @ Q.T)) @ V
 
 
-def tangent_directions(
-    problem: Problem, W: Float[Array, "m d"], V: Float[Array, "m d"], k: int, sigma: Activation = RELU
-) -> Float[Array, "m d"]:
+def tangent_directions(problem: Problem, W: Rows, V: Rows, k: int, sigma: Activation = RELU) -> Rows:
     """Rows q_i = 1/(m C) sum_z h_k(<e_z, w_i>) <v_i, u_{f*(z)}> e_z (proof of theorem 2).
 
     C = sqrt(k+1) c_{k+1} is the coefficient of sigma' at degree k, as h_j' = sqrt(j) h_{j-1}. It is the
@@ -124,9 +98,7 @@ def tangent_directions(
     return jnp.asarray(weights.T @ E / (len(W) * _tangent_coefficient(sigma, k)))
 
 
-def pair_neurons(
-    W: Float[Array, "m d"], V: Float[Array, "m d"], Q: Float[Array, "m d"], sigma: Activation, epsilon: float
-) -> MLPMemory:
+def pair_neurons(W: Rows, V: Rows, Q: Rows, sigma: Activation, epsilon: float) -> MLPMemory:
     """Neurons w_i +- epsilon q_i with readouts +- v_i / (2 epsilon): the tangent F as a real MLP.
 
     Each pair is a central difference: it meets the tangent up to epsilon^2. The rescaling in the proof of
@@ -138,27 +110,12 @@ def pair_neurons(
     return MLPMemory(jnp.concatenate([W + epsilon * Q, W - epsilon * Q]), jnp.concatenate([v, -v]), sigma=sigma)
 
 
-def solve_tangent(
-    problem: Problem,
-    W: Float[Array, "m d"],
-    V: Float[Array, "m d"],
-    sigma: Activation = RELU,
-    *,
-    max_iterations: int = 1000,
-    tolerance: float = 1e-8,
-    margin: float = 1.0,
-) -> Solution:
-    """The Q of least cross entropy for these W and V; the solution's ``x`` is Q."""
+def solve_tangent(problem: Problem, W: Rows, V: Rows, sigma: Activation = RELU, *, margin: float = 1.0) -> np.ndarray:
+    """The Q of least cross entropy for these W and V."""
     E, U = pad_rows(problem.E, padded(problem.N)), pad_rows(problem.U, padded(problem.M))
     gates = sigma.derivative(E @ np.asarray(W).T)
-    return minimise(
-        _tangent_loss,
-        np.zeros(W.shape),
-        (E, gates, V, U, wanted(problem)),
-        max_iterations=max_iterations,
-        tolerance=tolerance,
-        enough=enough_for_margin(margin, problem.N),
-    )
+    args = (E, gates, V, U, wanted(problem.f, problem.M))
+    return minimise(_tangent_loss, np.zeros(W.shape), args, enough=enough_for_margin(margin, problem.N))
 
 
 def _tangent_loss(Q: Array, E: Array, gates: Array, V: Array, U: Array, answers: Wanted) -> Array:
@@ -204,24 +161,14 @@ def _tangent_neurons(problem: Problem, m: int, key: PRNGKeyArray) -> tuple[Array
     return jax.random.normal(k_W, shape, dtype), jax.random.normal(k_V, shape, dtype)
 
 
-def _nearest_pairs(
-    E: Float[Array, "N d"],
-    W: Float[Array, "m d"],
-    V: Float[Array, "m d"],
-    Q: Float[Array, "m d"],
-    sigma: Activation,
-    epsilon: float | None,
-) -> MLPMemory:
-    """Pairs of this epsilon, or of the one that comes nearest to the tangent at the inputs.
+def _nearest_pairs(E: Float[Array, "N d"], W: Rows, V: Rows, Q: Rows, sigma: Activation) -> MLPMemory:
+    """Pairs of the epsilon that comes nearest to the tangent at the inputs.
 
     A large step errs by the curvature of sigma or by the kinks that it crosses, a small one by rounding.
     Where they balance depends on sigma: at eps^(1/3) for a smooth one, near eps^(2/3) for ReLU.
     """
-    if epsilon is not None:
-        return pair_neurons(W, V, Q, sigma, epsilon)
-    size = (
-        float(np.sqrt(np.mean((np.asarray(E) @ np.asarray(Q).T) ** 2))) or 1.0
-    )  # of <q_i, e_x>; <w_i, e_x> is about 1
+    # The size of <q_i, e_x>; that of <w_i, e_x> is about 1.
+    size = float(np.sqrt(np.mean((np.asarray(E) @ np.asarray(Q).T) ** 2))) or 1.0
     E = jnp.asarray(pad_rows(E, padded(len(E))))  # at a zero row both F and the tangent are zero
     steps = [float(jnp.finfo(E.dtype).eps) ** power / size for power in (1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 4)]
     pairs = [pair_neurons(W, V, Q, sigma, step) for step in steps]

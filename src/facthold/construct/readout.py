@@ -1,4 +1,4 @@
-"""Beyond the paper: MLP memories by convex solves, at most one a layer, with no gradient through both.
+"""Beyond the paper: MLP memories by convex solves, at most one per layer, with no gradient through both.
 
 ``ridge`` and ``convex`` solve for the readout V on random features. ``layerwise`` solves for W first. All
 work in float64 and return float32 weights, in the type that training returns.
@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from facthold._util.errors import check_positive
 from facthold._util.padding import pad_rows, padded
@@ -17,7 +17,7 @@ from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, m
 from facthold.memory.activations import RELU, Activation
 from facthold.memory.associations import Problem
 from facthold.memory.embeddings import host_generator
-from facthold.models.memory import MLPMemory
+from facthold.models.memory import LinearMemory, MLPMemory
 
 MARGIN = 7.0
 """A solve ends where every association surely has this margin: each then has probability 0.999 or more."""
@@ -25,6 +25,8 @@ RIDGE = 1e-6
 """Ridge, as a share of the features' mean square: the least that keeps the solve stable."""
 START_SCALE = 3.0
 """Standard deviation of the scores that the first layer's solve starts from."""
+FIRST_ITERATIONS, ITERATIONS = 40, 300
+"""Steps of the first layer's solve at most, and of the readout's."""
 FLIP_PRICE = 0.3
 """Price of a gate that flips, as a share of the harm that it does to a mean rival. Chosen on ten seeds at
 N = 256, d = 32, and left alone since."""
@@ -36,28 +38,18 @@ def ridge(problem: Problem, m: int, *, key: PRNGKeyArray, sigma: Activation = RE
     """V by least squares of the scores onto the one-hot targets, on random Gaussian features."""
     E, U, T = _wide(problem)
     W = _gaussian(m, problem.d, key)
-    return _memory(W, _ridge_readout(sigma(E @ W.T), U, T, ridge), sigma)
+    return _memory(W, ridge_readout(sigma(E @ W.T), U, T, ridge), sigma)
 
 
-def convex(
-    problem: Problem, m: int, *, key: PRNGKeyArray, sigma: Activation = RELU, max_iterations: int = 300
-) -> MLPMemory:
+def convex(problem: Problem, m: int, *, key: PRNGKeyArray, max_iterations: int = ITERATIONS) -> MLPMemory:
     """V of least cross entropy on random Gaussian features: one convex solve."""
     E, U, _ = _wide(problem)
     W = _gaussian(m, problem.d, key)
-    return _memory(W, _convex_readout(sigma(E @ W.T), U, problem, max_iterations), sigma)
+    return _memory(W, _convex_readout(RELU(E @ W.T), U, problem, max_iterations), RELU)
 
 
-def layerwise(
-    problem: Problem,
-    m: int,
-    *,
-    key: PRNGKeyArray,
-    first_iterations: int = 40,
-    max_iterations: int = 300,
-    flip_price: float = FLIP_PRICE,
-) -> MLPMemory:
-    """A ReLU memory by one convex solve a layer: W with frozen gates and a fixed readout, then V.
+def layerwise(problem: Problem, m: int, *, key: PRNGKeyArray) -> MLPMemory:
+    """A ReLU memory by one convex solve per layer: W with frozen gates and a fixed readout, then V.
 
     1. Start: neurons that read random directions of the least-squares prediction of u_f(x) from e_x, and
        the ridge readout on them.
@@ -69,36 +61,33 @@ def layerwise(
     E, U, T = _wide(problem)
     W = _aligned(E, T, m, key)
     H = RELU(E @ W.T)
-    V = _ridge_readout(H, U, T, RIDGE)
+    V = ridge_readout(H, U, T, RIDGE)
     V *= START_SCALE / np.std(H @ V @ U.T)
     white, unwhiten = whiten(E)
     n, outputs = padded(problem.N), padded(problem.M)
-    gates, prices = pad_rows(H > 0, n).astype(float), pad_rows(_flip_prices(V, U, T, flip_price), n)
-    args = (pad_rows(white, n), pad_rows(U, outputs), V, gates, prices, wanted(problem))
-    first = minimise(
-        _frozen_gates_loss, W @ np.linalg.pinv(unwhiten).T, args,
-        max_iterations=first_iterations, enough=enough_for_margin(MARGIN, problem.N),
-    )  # fmt: skip
-    W = first.x @ unwhiten.T
-    return _memory(W, _convex_readout(RELU(E @ W.T), U, problem, max_iterations), RELU)
+    gates, prices = pad_rows(H > 0, n).astype(float), pad_rows(_flip_prices(V, U, T, FLIP_PRICE), n)
+    args = (pad_rows(white, n), pad_rows(U, outputs), V, gates, prices, wanted(problem.f, problem.M))
+    start, enough = W @ np.linalg.pinv(unwhiten).T, enough_for_margin(MARGIN, problem.N)
+    first = minimise(_frozen_gates_loss, start, args, max_iterations=FIRST_ITERATIONS, enough=enough)
+    W = first @ unwhiten.T
+    return _memory(W, _convex_readout(RELU(E @ W.T), U, problem), RELU)
 
 
-def _ridge_readout(H: Matrix, U: Matrix, T: Matrix, ridge: float) -> Matrix:
+def ridge_readout(H: Matrix, U: Matrix, T: Matrix, ridge: float) -> Matrix:
     """V = (H^T H + ridge)^-1 H^T T (U^T U)^-1: least squares of the scores H V U^T onto one-hot rows."""
     G = H.T @ H
     V = np.linalg.solve(G + ridge * np.trace(G) / len(G) * np.eye(len(G)), H.T @ T)
     return V @ np.linalg.pinv(U.T @ U)
 
 
-def _convex_readout(H: Matrix, U: Matrix, problem: Problem, max_iterations: int) -> Matrix:
+def _convex_readout(H: Matrix, U: Matrix, problem: Problem, max_iterations: int = ITERATIONS) -> Matrix:
     """V of least cross entropy. Features and outputs are whitened: L-BFGS then needs tens of steps."""
     (white_H, unwhiten_H), (white_U, unwhiten_U) = whiten(H), whiten(U)
     start = np.zeros((white_H.shape[1], white_U.shape[1]))
-    args = (pad_rows(white_H, padded(len(H))), pad_rows(white_U, padded(len(U))), wanted(problem))
-    solution = minimise(
-        _readout_loss, start, args, max_iterations=max_iterations, enough=enough_for_margin(MARGIN, len(H))
-    )  # fmt: skip
-    return unwhiten_H @ solution.x @ unwhiten_U.T
+    args = (pad_rows(white_H, padded(len(H))), pad_rows(white_U, padded(len(U))), wanted(problem.f, problem.M))
+    enough = enough_for_margin(MARGIN, len(H))
+    A = minimise(_readout_loss, start, args, max_iterations=max_iterations, enough=enough)
+    return unwhiten_H @ A @ unwhiten_U.T
 
 
 def _readout_loss(A: Array, H: Array, U: Array, answers: Wanted) -> Array:
@@ -157,3 +146,18 @@ def _wide(problem: Problem) -> tuple[Matrix, Matrix, Matrix]:
 
 def _memory(W: Any, V: Any, sigma: Activation) -> MLPMemory:
     return MLPMemory(jnp.asarray(W, jnp.float32), jnp.asarray(V, jnp.float32), sigma=sigma)
+
+
+def best_linear(problem: Problem, p: Float[np.ndarray, " N"], *, max_iterations: int = 200) -> LinearMemory:
+    """W of the least sum_x p(x) cross entropy: convex, so no linear memory of 32 bits per weight does better."""
+    E, U, _ = _wide(problem)
+    (white, unwhiten), (outputs, back) = whiten(E), whiten(U)
+    start = np.zeros((white.shape[1], outputs.shape[1]))
+    args = (white, outputs, np.asarray(problem.f), p / p.sum())
+    A = minimise(_weighted_loss, start, args, max_iterations=max_iterations, tolerance=1e-6)
+    return LinearMemory(jnp.asarray((unwhiten @ A @ back.T).T, jnp.float32))
+
+
+def _weighted_loss(A: Array, E: Array, U: Array, f: Int[Array, " N"], p: Array) -> Array:
+    scores = E @ A @ U.T
+    return (p * (jax.nn.logsumexp(scores, axis=1) - jnp.take_along_axis(scores, f[:, None], axis=1)[:, 0])).sum()

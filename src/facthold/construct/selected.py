@@ -1,4 +1,4 @@
-"""Beyond the paper: attention selects, an MLP that one convex solve a layer gives recalls.
+"""Beyond the paper: attention selects, an MLP found by one convex solve per layer recalls.
 
 Theorem 4 spends ceil(d / d_h) heads on each subset of tokens, and an MLP with the constants of random features. Here
 each head has coordinates of its own, so that H d_h = d is enough, and writes a code for the token that it selects.
@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from facthold._util.errors import check_positive, unknown
+from facthold._util.errors import check_one_of, check_positive
 from facthold._util.keys import fold
-from facthold.construct.attention import assemble, check_dimension
+from facthold.construct.attention import RESIDUAL, assemble, check_dimension
 from facthold.construct.heads import Tokens, partition_into, reading_rows, separating_keys
 from facthold.construct.readout import convex, layerwise, ridge
 from facthold.facts.problem import FactualRecall
@@ -24,14 +24,11 @@ from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
 READOUTS: dict[str, Callable[..., MLPMemory]] = {"ridge": ridge, "convex": convex, "layerwise": layerwise}
-RESIDUAL = 1e-3
-"""Norm of the codes in the residual stream: their own scores are nothing beside a margin of 1."""
 
 
 def selecting_attention(
-    problem: FactualRecall, m: int, *, key: PRNGKeyArray, H: int | None = None, d_h: int | None = None,
-    how: str = "layerwise",
-) -> Transformer:  # fmt: skip
+    problem: FactualRecall, m: int, *, key: PRNGKeyArray, d_h: int | None = None, how: str = "layerwise"
+) -> Transformer:
     """H = d / d_h heads that write a code for s and one for r, and an MLP memory from both to the answer.
 
     The fewer tokens a head serves, the easier they are to select: without d_h it is 1, or 2 where a head would have
@@ -40,18 +37,14 @@ def selecting_attention(
     """
     check_dimension(problem)
     if d_h is None:
-        d_h = 1 if max(map(len, partition_into(problem, problem.d if H is None else H))) <= 2 else 2
+        d_h = 1 if max(map(len, partition_into(problem, problem.d))) <= 2 else 2
     check_positive(d_h=d_h)
-    if how not in READOUTS:
-        raise unknown("way to solve the MLP", how, READOUTS)
+    check_one_of("solve of the MLP", how, READOUTS)
     if m < 1:
         raise ValueError(f"m={m}: the facts are in the MLP, which needs a width of at least 1")
-    H = problem.d // d_h if H is None else H
-    if not 2 <= H <= problem.d // d_h:
-        raise ValueError(
-            f"d={problem.d} has room for {problem.d // d_h} heads of d_h={d_h}, and H={H}: subjects and relations "
-            f"need a head each, so at least 2, and all heads together H d_h <= d; take d >= {max(H, 2) * d_h}"
-        )
+    if problem.d < 2 * d_h:
+        raise ValueError(f"d={problem.d} has no room for two heads of d_h={d_h}; take d >= {2 * d_h}")
+    H = problem.d // d_h
     subsets = partition_into(problem, H)
     written = [codes(len(tokens), d_h, key=fold(key, "codes", i)) for i, tokens in enumerate(subsets)]
     W_V = np.stack([reading_rows(problem, tokens, code) for tokens, code in zip(subsets, written, strict=True)])
@@ -62,8 +55,8 @@ def selecting_attention(
 
 
 def _memory(associations: Problem, m: int, how: str, key: PRNGKeyArray) -> MLPMemory:
-    """The MLP by ``how``. One convex solve a layer starts from what is linear in the codes; where that says nothing of
-    the answer (s + r mod 2, say) it cannot recover, and the convex readout on random features may recall more."""
+    """The MLP by ``how``. 'layerwise' starts from what is linear in the codes; where that says nothing of the answer
+    (s + r mod 2, say) it cannot recover, and the convex readout on random features may recall more."""
     memory = READOUTS[how](associations, m, key=key)
     if how != "layerwise" or (right := _right(memory, associations)) == associations.N:
         return memory

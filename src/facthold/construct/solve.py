@@ -1,12 +1,11 @@
 """The one numerical solver of the constructions: a smooth convex loss, minimised in float64.
 
-A loss that does not reach its tolerance is an expected outcome, and the status says so.
+That a loss does not reach its tolerance is an expected outcome: a construction is judged by what it recalls.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,30 +15,9 @@ from jaxtyping import Array, Bool, Float, Int
 from scipy.optimize import OptimizeResult, minimize
 
 from facthold._util.padding import pad_rows, padded
-from facthold.memory.associations import Problem
-
-Status = Literal["tolerance", "enough", "max_iterations", "stalled"]
 
 HISTORY = 30
 """Gradient pairs that L-BFGS keeps."""
-
-
-@dataclass(frozen=True)
-class Solution:
-    """Where the minimisation ended, and why."""
-
-    x: np.ndarray
-    """The unknowns, float64, in the shape of the starting point."""
-    value: float
-    gradient: float
-    """Largest entry of the gradient at x, in size."""
-    iterations: int
-    status: Status
-    """'tolerance': the gradient is small; 'enough': the loss is; 'stalled': no step lowers the loss."""
-
-    @property
-    def converged(self) -> bool:
-        return self.status in ("tolerance", "enough")
 
 
 class Wanted(NamedTuple):
@@ -50,10 +28,10 @@ class Wanted(NamedTuple):
     offered: Bool[Array, " M"] | Bool[np.ndarray, " M"]
 
 
-def wanted(problem: Problem) -> Wanted:
-    """The answers of ``problem``, padded to the grid of sizes: few sizes, few compilations."""
-    n, outputs = padded(problem.N), padded(problem.M)
-    return Wanted(pad_rows(problem.f, n), np.arange(n) < problem.N, np.arange(outputs) < problem.M)
+def wanted(f: Int[Array, " N"] | Int[np.ndarray, " N"], M: int) -> Wanted:
+    """The answers f(x) among M outputs, padded to the grid of sizes: few sizes, few compilations."""
+    n = padded(len(f))
+    return Wanted(pad_rows(f, n), np.arange(n) < len(f), np.arange(padded(M)) < M)
 
 
 def cross_entropy(logits: Float[Array, "N M"], answers: Wanted) -> Float[Array, ""]:
@@ -72,15 +50,10 @@ def enough_for_margin(margin: float, N: int) -> float:
 
 
 def minimise(
-    loss: Callable[..., Array],
-    x0: Any,
-    args: tuple[Any, ...] = (),
-    *,
-    max_iterations: int = 1000,
-    tolerance: float = 1e-8,
-    enough: float = -np.inf,
-) -> Solution:
-    """Minimise ``loss(x, *args)`` over x by L-BFGS in float64, from x0 of any shape.
+    loss: Callable[..., Array], x0: Any, args: tuple[Any, ...] = (), *, max_iterations: int = 1000,
+    tolerance: float = 1e-8, enough: float = -np.inf,
+) -> np.ndarray:  # fmt: skip
+    """The x, in float64, that L-BFGS finds to minimise ``loss(x, *args)``, from x0 of any shape.
 
     It ends where no gradient entry exceeds ``tolerance``, or as soon as the loss is ``enough`` or less.
     Give data as ``args`` and ``loss`` as a function of the module, not a closure: then it is compiled once,
@@ -105,16 +78,7 @@ def minimise(
         result = minimize(
             objective, start.ravel(), jac=True, method="L-BFGS-B", callback=stop_when_enough, options=options
         )
-        value, flat = objective(result.x)
-    gradient = float(np.abs(flat).max(initial=0.0))
-    status: Status = "stalled"
-    if gradient <= tolerance:
-        status = "tolerance"
-    elif value <= enough:
-        status = "enough"
-    elif result.nit >= max_iterations:
-        status = "max_iterations"
-    return Solution(result.x.reshape(start.shape), value, gradient, int(result.nit), status)
+    return result.x.reshape(start.shape)
 
 
 @lru_cache(maxsize=32)

@@ -48,15 +48,11 @@ def check_sums(table: FactTable) -> None:
     rows = contradiction(table)
     if rows is None:
         return
-    named = ", ".join(
-        f"({table.name('subjects', table.subjects[i])}, {table.name('relations', table.relations[i])}) -> "
-        f"{table.name('answers', table.answers[i])}"
-        for i in rows[:NAMED]
-    )
+    named = ", ".join(f"{table.question(i)} -> {table.name('answers', table.answers[i])}" for i in rows[:NAMED])
     more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
     raise ValueError(
         f"no sum of a part for s and a part for r holds these {len(rows)} facts, at any size: {named}{more}; "
-        "take a method with an MLP: attention-mlp, or selected of facthold construct, or readout of facthold build"
+        "take a recipe with an MLP: attention-mlp, selected or gated"
     )
 
 

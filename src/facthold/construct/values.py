@@ -10,21 +10,21 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from facthold._util.errors import check_positive, unknown
+from facthold._util.errors import check_one_of, check_positive
 from facthold._util.padding import pad_rows, padded
 from facthold.construct.attention import assemble, check_dimension
 from facthold.construct.heads import asked_tokens, partition, reading_rows, separating_keys
-from facthold.construct.readout import whiten
-from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise
+from facthold.construct.readout import RIDGE, ridge_readout, whiten
+from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise, wanted
 from facthold.construct.sums import check_sums
 from facthold.facts.problem import FactualRecall
 from facthold.models.transformer import Transformer
 
-WAYS = ("convex", "ridge")
+SOLVES = ("convex", "ridge")
+ITERATIONS = 600
+"""Steps of a convex solve at most."""
 MARGIN = 3.0
 """A solve ends where every fact surely has this margin: its probability is then 0.95 or more."""
-
-Matrix = Float[np.ndarray, "_ _"]
 
 
 class Parts(NamedTuple):
@@ -34,10 +34,8 @@ class Parts(NamedTuple):
     r: Int[np.ndarray, " facts"]
 
 
-def solved_values(
-    problem: FactualRecall, d_h: int = 1, *, how: str = "convex", max_iterations: int = 600
-) -> Transformer:
-    """H = ceil(S / d_h) + ceil(R / d_h) heads that select one token a dimension, and the best values for them.
+def solved_values(problem: FactualRecall, d_h: int = 1, *, how: str = "convex") -> Transformer:
+    """H = ceil(S / d_h) + ceil(R / d_h) heads that select one token per dimension, and the best values for them.
 
     ``how``: 'convex' (least cross entropy) or 'ridge' (least squares onto the one-hot answers). The latter adds up
     how often s and how often r have an answer, so that a frequent answer of r can win at any d. A table that no sums
@@ -45,13 +43,12 @@ def solved_values(
     """
     check_dimension(problem)
     check_positive(d_h=d_h)
-    if how not in WAYS:
-        raise unknown("way to solve the values", how, WAYS)
+    check_one_of("solve of the values", how, SOLVES)
     if d_h >= problem.d:
         raise ValueError(f"d_h={d_h} tokens and EOS cannot be told apart in d={problem.d}; take d_h < d")
     check_sums(problem.table)
     subsets = partition(problem, d_h)
-    u = solve_values(problem, how, max_iterations)
+    u = solve_values(problem, how)
     tokens = np.concatenate(asked_tokens(problem))
     W_O = np.zeros((len(subsets), d_h, problem.d))
     for i, subset in enumerate(subsets):
@@ -60,7 +57,7 @@ def solved_values(
     return assemble(problem, subsets, separating_keys(problem, subsets), W_V, W_O, H=len(subsets))
 
 
-def solve_values(problem: FactualRecall, how: str, max_iterations: int) -> Float[np.ndarray, "asked d"]:
+def solve_values(problem: FactualRecall, how: str) -> Float[np.ndarray, "asked d"]:
     """u_z for each subject and relation that is asked."""
     subjects, relations = asked_tokens(problem)
     table, U = problem.table, problem.U.astype(np.float64)
@@ -68,24 +65,17 @@ def solve_values(problem: FactualRecall, how: str, max_iterations: int) -> Float
     r = len(subjects) + np.searchsorted(relations, table.S + table.relations)
     n = len(subjects) + len(relations)
     if how == "ridge":
-        return _ridge(s, r, n, U[table.answers], U)
+        X = np.zeros((len(s), n))
+        X[np.arange(len(s)), s] = X[np.arange(len(s)), r] = 1
+        return ridge_readout(X, U, U[table.answers], RIDGE)
     white, unwhiten = whiten(U)
-    rows, outputs = padded(len(table)), padded(len(U))
-    answers = Wanted(pad_rows(table.answers, rows), np.arange(rows) < len(table), np.arange(outputs) < len(U))
-    args = (Parts(pad_rows(s, rows), pad_rows(r, rows)), pad_rows(white, outputs), answers)
+    rows = padded(len(table))
+    parts = Parts(pad_rows(s, rows), pad_rows(r, rows))
+    args = (parts, pad_rows(white, padded(len(U))), wanted(table.answers, len(U)))
     enough = enough_for_margin(MARGIN, len(table))
-    solution = minimise(_loss, np.zeros((n, white.shape[1])), args, max_iterations=max_iterations, enough=enough)
-    return solution.x @ unwhiten.T
+    start = np.zeros((n, white.shape[1]))
+    return minimise(_loss, start, args, max_iterations=ITERATIONS, enough=enough) @ unwhiten.T
 
 
 def _loss(u: Array, parts: Parts, U: Array, answers: Wanted) -> Array:
     return cross_entropy((u[parts.s] + u[parts.r]) @ U.T, answers)
-
-
-def _ridge(s: np.ndarray, r: np.ndarray, n: int, targets: Matrix, U: Matrix, ridge: float = 1e-6) -> Matrix:
-    """Least squares of (u_s + u_r) U^T onto one-hot rows."""
-    X = np.zeros((len(s), n))
-    X[np.arange(len(s)), s] = 1
-    X[np.arange(len(s)), r] = 1
-    G = X.T @ X
-    return np.linalg.solve(G + ridge * np.trace(G) / n * np.eye(n), X.T @ targets) @ np.linalg.pinv(U.T @ U)

@@ -1,4 +1,4 @@
-"""Gradient descent and Adam on the same facts, through the engine, with the observables of each look.
+"""Gradient descent and Adam on the same facts, through the engine, with the observables of each evaluation.
 
 Noise is either *drawn* afresh at each step, as in the paper's experiments, or *even*: each noise token counts
 (T - 3) / n_noise in every prompt. For linear attention whose noise tokens all have the same weights the second is the
@@ -15,15 +15,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from facthold._util.errors import check_positive, unknown
-from facthold.dynamics.observables import AnswerSets, losses
+from facthold.dynamics.observables import AnswerSets
 from facthold.facts.problem import FactualRecall
 from facthold.facts.prompts import Prompts
 from facthold.facts.table import FactTable
 from facthold.models.linear_attention import LinearAttention
 from facthold.models.softmax_head import SoftmaxHead
 from facthold.train.engine import Listener, Member, Seen, fit
-from facthold.train.protocols import Protocol
-from facthold.train.tasks import BATCH, Task
+from facthold.train.protocols import BATCH, Protocol
+from facthold.train.tasks import Task
 
 NOISE = ("drawn", "even")
 
@@ -37,33 +37,24 @@ class Embedded(eqx.Module):
 
 
 class LearnFacts(Task):
-    """Cross entropy over the answers, with the observables of section 5 at each look."""
+    """Cross entropy over the answers, with the observables of section 5 at each evaluation."""
 
     prompts: Prompts
     sets: AnswerSets
-    p_relation: Float[Array, "R A"]
     asked: Int[Array, " questions"]
-    """Facts whose answers are kept at each look, as rows of the table."""
+    """Facts whose answers are kept at each evaluation, as rows of the table."""
     embedded: Embedded | None
     batch: int = eqx.field(static=True)
-    """Prompts a step; 0: every fact once."""
+    """Prompts per step; 0: every fact once."""
     draws: int = eqx.field(static=True)
-    """Prompts of each fact at a look."""
+    """Prompts of each fact at an evaluation."""
     noise: str = eqx.field(static=True)
 
     @classmethod
     def of(
-        cls,
-        table: FactTable,
-        *,
-        T: int,
-        n_noise: int,
-        noise: str = "drawn",
-        batch: int = BATCH,
-        draws: int = 4,
-        asked: Int[np.ndarray, " questions"] | None = None,
-        problem: FactualRecall | None = None,
-    ) -> "LearnFacts":
+        cls, table: FactTable, *, T: int, n_noise: int, noise: str = "drawn", batch: int = BATCH, draws: int = 4,
+        asked: Int[np.ndarray, " questions"] | None = None, problem: FactualRecall | None = None,
+    ) -> "LearnFacts":  # fmt: skip
         """The task of learning ``table``. With a ``problem`` it is for softmax attention by its embeddings."""
         if noise not in NOISE:
             raise unknown("noise", noise, NOISE)
@@ -81,16 +72,9 @@ class LearnFacts(Task):
         if problem is not None:
             _check_same(problem, table, T, n_noise)
             embedded = Embedded(*map(jnp.asarray, (problem.prompt_phi, problem.phi[problem.EOS], problem.U)))
-        return cls(
-            prompts=Prompts.of(table, T=T, n_noise=n_noise),
-            sets=AnswerSets.of(table),
-            p_relation=jnp.asarray(table.given("relation"), jnp.float32),
-            asked=jnp.asarray(rows),
-            embedded=embedded,
-            batch=batch,
-            draws=1 if noise == "even" else draws,
-            noise=noise,
-        )
+        prompts = Prompts.of(table, T=T, n_noise=n_noise)
+        fewest = 1 if noise == "even" else draws
+        return cls(prompts, AnswerSets.of(table), jnp.asarray(rows), embedded, batch, fewest, noise)
 
     def loss(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
         k_facts, k_noise = jax.random.split(key)
@@ -106,11 +90,8 @@ class LearnFacts(Task):
         n = len(self.prompts.subjects)
         facts = jnp.repeat(jnp.arange(n), self.draws)
         log_p = jax.nn.log_softmax(self.logits(model, facts, key=key))
-        answers, r = self.prompts.answers[facts], self.prompts.relations[facts] - self.sets.of_subject.shape[0]
-        each = losses(log_p, answers, self.sets.of_relation[r], self.sets.of_subject[self.prompts.subjects[facts]])
-        p = jnp.exp(log_p)
-        each["from_relation"] = jnp.linalg.norm(p - self.p_relation[r], axis=1)
-        each["from_fact"] = jnp.linalg.norm(p - jax.nn.one_hot(answers, p.shape[1]), axis=1)
+        r = self.prompts.relations[facts] - self.sets.of_subject.shape[0]
+        each = self.sets.observe(log_p, self.prompts.subjects[facts], r, self.prompts.answers[facts])
         spread = each["loss"].reshape(n, self.draws).var(axis=1, ddof=1 if self.draws > 1 else 0)
         seen = {name: values.mean() for name, values in each.items()}
         seen["loss_error"] = jnp.sqrt(spread.sum() / self.draws) / n
@@ -156,13 +137,9 @@ class Descent:
 
 
 def descend(
-    task: LearnFacts,
-    model: LinearAttention | SoftmaxHead,
-    protocol: Protocol,
-    *,
-    key: PRNGKeyArray,
+    task: LearnFacts, model: LinearAttention | SoftmaxHead, protocol: Protocol, *, key: PRNGKeyArray,
     listener: Listener | None = None,
-) -> Descent:
+) -> Descent:  # fmt: skip
     """Train ``model`` to the end of ``protocol``: the curve is the result, and no accuracy ends it."""
     whole = replace(protocol, goal=1.0, rule="final", futility=None)
     before = jax.device_get(_observe(task, model, key))

@@ -45,16 +45,10 @@ class Trajectory:
 
 
 def gradient_flow(
-    population: Population,
-    start: Start,
-    times: np.ndarray,
-    *,
-    coordinates: str = "direct",
-    stiff: bool = False,
-    rtol: float = 1e-8,
-    most_steps: int = MOST_STEPS,
-) -> Trajectory:
-    """Integrate from ``start`` and look at ``times``, which begin at 0 and increase.
+    population: Population, start: Start, times: np.ndarray, *, coordinates: str = "direct", stiff: bool = False,
+    rtol: float = 1e-8, most_steps: int = MOST_STEPS,
+) -> Trajectory:  # fmt: skip
+    """Integrate from ``start`` and evaluate at ``times``, which begin at 0 and increase.
 
     The solver is explicit, of order 8. Far beyond the time at which relations are learnt all but the slowest directions
     are ``stiff``: an implicit solver of order 5 then takes longer steps, each with a dense linear system.
@@ -62,13 +56,8 @@ def gradient_flow(
     if coordinates not in COORDINATES:
         raise unknown("coordinates", coordinates, COORDINATES)
     times = np.asarray(times, float)
-    if (
-        times.ndim != 1
-        or len(times) < 2
-        or times[0] != 0
-        or (np.diff(times) <= 0).any()
-        or not np.isfinite(times).all()
-    ):
+    steps_up = times.ndim == 1 and len(times) > 1 and bool((np.diff(times) > 0).all())
+    if not (steps_up and times[0] == 0 and np.isfinite(times).all()):
         raise ValueError(f"times must begin at 0, increase and be finite, not {times[:3]} and so on")
     if coordinates == "direct" and start.log_alpha < SMALLEST:
         raise ValueError(f"alpha = exp({start.log_alpha:g}) underflows in direct coordinates; take coordinates='log'")
@@ -127,20 +116,15 @@ def _log(t: Array, weights: tuple[Array, Array], watched: Watched) -> tuple[Arra
 
 def _look_direct(t: Array, weights: tuple[Array, Array], watched: Watched) -> Seen:
     W_OV, W_KQ = weights
-    return (
-        watched.predictions(watched.counts @ (W_OV * W_KQ).T)
-        | watched.by_kind("log_W_KQ", jnp.log(jnp.abs(W_KQ)))
-        | watched.by_kind("log_W_OV", jnp.log(jnp.abs(W_OV).max(axis=0)))
-        | watched.by_kind("least_W_KQ", W_KQ, least=True)
-        | {"conserved": W_KQ**2 - (W_OV**2).sum(axis=0), "sum_W_OV": W_OV.sum(axis=0), "W_KQ": W_KQ}
-    )
+    conserved = {"conserved": W_KQ**2 - (W_OV**2).sum(axis=0), "sum_W_OV": W_OV.sum(axis=0), "W_KQ": W_KQ}
+    return _look(watched, W_OV * W_KQ, jnp.log(jnp.abs(W_KQ)), jnp.log(jnp.abs(W_OV).max(axis=0))) | conserved
 
 
 def _look_log(t: Array, weights: tuple[Array, Array], watched: Watched) -> Seen:
     v, kappa = weights
-    return (
-        watched.predictions(watched.counts @ (v * jnp.exp(2 * kappa)).T)
-        | watched.by_kind("log_W_KQ", kappa)
-        | watched.by_kind("log_W_OV", kappa + jnp.log(jnp.abs(v).max(axis=0)))
-        | watched.by_kind("least_log_W_KQ", kappa, least=True)
-    )
+    return _look(watched, v * jnp.exp(2 * kappa), kappa, kappa + jnp.log(jnp.abs(v).max(axis=0)))
+
+
+def _look(watched: Watched, Theta: Array, log_W_KQ: Array, log_W_OV: Array) -> Seen:
+    kinds = watched.by_kind("log_W_KQ", log_W_KQ) | watched.by_kind("log_W_OV", log_W_OV)
+    return watched.predictions(watched.counts @ Theta.T) | kinds

@@ -1,6 +1,4 @@
-"""What is looked at while a model learns: losses, distances from two predictors, weights of each kind of token."""
-
-from typing import Any
+"""What is measured while a model learns: losses, distances from two predictors, weights of each kind of token."""
 
 import equinox as eqx
 import jax
@@ -17,39 +15,40 @@ TIE = 1e-6
 
 
 class AnswerSets(eqx.Module):
-    """A_r and A_s as masks: what counts as right for the relation-only and for the subject-only loss."""
+    """A_r and A_s as masks, and p*(. | r): what counts as right for the relation-only and for the subject-only loss."""
 
     of_relation: Bool[Array, "R A"]
     of_subject: Bool[Array, "S A"]
+    p_relation: Float[Array, "R A"]
 
     @classmethod
-    def of(cls, table: FactTable) -> "AnswerSets":
-        masks = []
-        for tokens, size in ((table.relations, table.R), (table.subjects, table.S)):
-            mask = np.zeros((size, table.A), bool)
-            mask[tokens, table.answers] = True
-            masks.append(jnp.asarray(mask))
-        return cls(*masks)
+    def of(cls, table: FactTable, p: np.ndarray | None = None) -> "AnswerSets":
+        """In the precision that JAX has where this is called."""
+        of_relation, of_subject = np.zeros((table.R, table.A), bool), np.zeros((table.S, table.A), bool)
+        of_relation[table.relations, table.answers] = of_subject[table.subjects, table.answers] = True
+        p_relation = jnp.asarray(table.given("relation", p), float)
+        return cls(jnp.asarray(of_relation), jnp.asarray(of_subject), p_relation)
 
+    def observe(
+        self, log_p: Float[Array, "n A"], s: Int[Array, " n"], r: Int[Array, " n"], answers: Int[Array, " n"]
+    ) -> dict[str, Float[Array, " n"]]:
+        """For each prompt: -log of the mass on a*(s, r), on A_r and on A_s (section 5, empirical validation), hits, and
+        how far p-hat is from p*(. | r) and from the fact.
 
-def losses(
-    log_p: Float[Array, "n A"],
-    answers: Int[Array, " n"],
-    in_relation: Bool[Array, "n A"],
-    in_subject: Bool[Array, "n A"],
-) -> dict[str, Float[Array, " n"]]:
-    """-log of the mass on a*(s, r), on A_r and on A_s (section 5, empirical validation), and hits, prompt by prompt.
-
-    A tie is no hit: a model that says the same for every answer knows none.
-    """
-    right = jnp.take_along_axis(log_p, answers[:, None], axis=1)
-    rival = jnp.where(jnp.arange(log_p.shape[1]) == answers[:, None], -jnp.inf, log_p).max(axis=1)
-    return {
-        "loss": -right[:, 0],
-        "relation_loss": -jax.nn.logsumexp(jnp.where(in_relation, log_p, -jnp.inf), axis=1),
-        "subject_loss": -jax.nn.logsumexp(jnp.where(in_subject, log_p, -jnp.inf), axis=1),
-        "accuracy": (right[:, 0] > rival + TIE).astype(log_p.dtype),
-    }
+        A tie is no hit: a model that predicts all answers with equal probability knows none.
+        """
+        fact = jax.nn.one_hot(answers, log_p.shape[1], dtype=log_p.dtype)
+        right = jnp.take_along_axis(log_p, answers[:, None], axis=1)[:, 0]
+        rival = jnp.where(fact > 0, -jnp.inf, log_p).max(axis=1)
+        p = jnp.exp(log_p)
+        return {
+            "loss": -right,
+            "relation_loss": -jax.nn.logsumexp(jnp.where(self.of_relation[r], log_p, -jnp.inf), axis=1),
+            "subject_loss": -jax.nn.logsumexp(jnp.where(self.of_subject[s], log_p, -jnp.inf), axis=1),
+            "accuracy": (right > rival + TIE).astype(log_p.dtype),
+            "from_relation": jnp.linalg.norm(p - self.p_relation[r], axis=1),
+            "from_fact": jnp.linalg.norm(p - fact, axis=1),
+        }
 
 
 class Watched(eqx.Module):
@@ -57,30 +56,27 @@ class Watched(eqx.Module):
 
     counts: Float[Array, "n tokens"]
     weights: Float[Array, " n"]
+    subjects: Int[Array, " n"]
+    relations: Int[Array, " n"]
     answers: Int[Array, " n"]
-    in_relation: Bool[Array, "n A"]
-    in_subject: Bool[Array, "n A"]
-    p_relation: Float[Array, "n A"]
+    sets: AnswerSets
     mobility: Float[Array, " tokens"]
     kinds: tuple[tuple[int, int], ...] = eqx.field(static=True)
-    sampled: bool = eqx.field(static=True)
-    """Whether the loss of each prompt is kept too, from which `Population.error` is taken."""
 
     @classmethod
     def of(cls, population: Population) -> "Watched":
         """In the precision that JAX has where this is called."""
-        sets, table = AnswerSets.of(population.table), population.table
-        n = population.counts.shape[1]
+        table, n = population.table, population.counts.shape[1]
+        p = np.bincount(population.facts, population.weights, minlength=len(table))
         return cls(
             counts=jnp.asarray(population.counts, float),
             weights=jnp.asarray(population.weights, float),
+            subjects=jnp.asarray(table.subjects[population.facts]),
+            relations=jnp.asarray(table.relations[population.facts]),
             answers=jnp.asarray(population.answers),
-            in_relation=sets.of_relation[table.relations[population.facts]],
-            in_subject=sets.of_subject[table.subjects[population.facts]],
-            p_relation=jnp.asarray(population.given("relation"), float),
+            sets=AnswerSets.of(table, p),
             mobility=jnp.asarray(population.mobility, float),
             kinds=tuple(population.columns(kind).indices(n)[:2] for kind in KINDS),
-            sampled=population.way == "sampled",
         )
 
     def pull(self, logits: Float[Array, "n A"]) -> Float[Array, "A tokens"]:
@@ -91,22 +87,13 @@ class Watched(eqx.Module):
     def predictions(self, logits: Float[Array, "n A"]) -> Seen:
         """Losses, accuracy, and how far p-hat is from p*(. | r) and from the fact, on average and at worst."""
         log_p = jax.nn.log_softmax(logits)
-        each = losses(log_p, self.answers, self.in_relation, self.in_subject)
-        p = jnp.exp(log_p)
-        fact = jax.nn.one_hot(self.answers, p.shape[1], dtype=p.dtype)
-        far = {"from_relation": self.p_relation, "from_fact": fact}
-        distances = {name: jnp.linalg.norm(p - goal, axis=1) for name, goal in far.items()}
-        means = {name: (self.weights * value).sum() for name, value in (each | distances).items()}
-        worst = {"from_relation_worst": distances["from_relation"].max(), "relation_gap": self._relation_gap(p)}
-        return means | worst | ({"losses": each["loss"]} if self.sampled else {})
+        each = self.sets.observe(log_p, self.subjects, self.relations, self.answers)
+        means = {name: (self.weights * value).sum() for name, value in each.items()}
+        # sqrt(sum_r p(r)^2 ||p*(. | r) - E[p-hat | r]||^2), which lemma 6 bounds
+        apart = self.weights[:, None] * (self.sets.p_relation[self.relations] - jnp.exp(log_p))
+        gap = jnp.linalg.norm(jax.ops.segment_sum(apart, self.relations, len(self.sets.p_relation)))
+        return means | {"from_relation_worst": each["from_relation"].max(), "relation_gap": gap}
 
-    def _relation_gap(self, p: Float[Array, "n A"]) -> Float[Array, ""]:
-        """sqrt(sum_r p(r)^2 ||p*(. | r) - E[p-hat | r]||^2), which lemma 6 bounds."""
-        first, last = self.kinds[KINDS.index("relation")]
-        apart = self.counts[:, first:last].T @ (self.weights[:, None] * (self.p_relation - p))
-        return jnp.linalg.norm(apart)
-
-    def by_kind(self, name: str, values: Float[Array, " tokens"], least: bool = False) -> Seen:
-        """The largest (or smallest) value over the tokens of each kind."""
-        pick: Any = jnp.min if least else jnp.max
-        return {f"{name}_{kind}": pick(values[a:b]) for kind, (a, b) in zip(KINDS, self.kinds, strict=True)}
+    def by_kind(self, name: str, values: Float[Array, " tokens"]) -> Seen:
+        """The largest value over the tokens of each kind."""
+        return {f"{name}_{kind}": values[a:b].max() for kind, (a, b) in zip(KINDS, self.kinds, strict=True)}

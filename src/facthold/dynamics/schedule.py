@@ -8,7 +8,7 @@ small, W_KQ(r)^2 is about |theta|. There the loss bends along W_OV(., r) and W_K
 lambda the largest eigenvalue of the covariance of p*(. | r), and Var over p*(. | r). Subjects add p(s) |theta_s| / 2.
 Gradient descent on a parabola that bends by h is stable for steps below 2 / h.
 
-The time is that of a balanced table as large as this one (`dynamics.reduced`).
+The time is that of a balanced table as large as this one (`theory.reduced`).
 """
 
 import math
@@ -32,7 +32,7 @@ PATIENCE = 2
 """A run ends at so many times the steps that it should need."""
 LOOKS = 2048
 AT_START = 6
-"""Looks before the loss leaves its start."""
+"""Evaluations before the loss leaves its start."""
 MOST_WORK = 1e11
 """Probabilities that a run computes at most: some ten minutes on one core."""
 BYTES = 40
@@ -51,16 +51,11 @@ class Schedule:
 
 
 def schedule(
-    table: FactTable,
-    *,
-    alpha: float = ALPHA,
-    lr: float | None = None,
-    steps: int | None = None,
-    optimiser: str = "sgd",
+    table: FactTable, *, alpha: float = ALPHA, lr: float | None = None, steps: int | None = None, optimiser: str = "sgd"
 ) -> Schedule:
     """The steps for ``table``: from the table alone, where neither their length nor their number is given."""
     if optimiser not in OPTIMISERS:
-        raise unknown("--optimiser", optimiser, OPTIMISERS)
+        raise unknown("optimiser", optimiser, OPTIMISERS)
     check_memory(f"a table of {table.R} relations with {table.A} answers", BYTES * float(table.R) * table.A)
     log_alpha = math.log(alpha)
     given, lr = lr is not None, safe_step(table, optimiser) if lr is None else lr
@@ -69,7 +64,7 @@ def schedule(
         leaving, learnt = 1.0, 4 * math.sqrt(math.log(table.A / CONVERGED))
     expected = math.ceil(learnt / lr)
     most = steps or PATIENCE * expected
-    _check_work(table, most, "--steps" if steps is not None else "--lr" if given else None)
+    _check_work(table, most, "steps" if steps is not None else "lr" if given else None)
     check_memory(f"a table of {len(table)} facts with {table.A} answers", BYTES * float(len(table)) * table.A)
     every = 2 ** max(0, math.ceil(math.log2(most / LOOKS)), math.floor(math.log2(max(leaving / lr / AT_START, 1))))
     if steps is not None:  # so many and no more, where looks can divide them
@@ -124,15 +119,15 @@ def _largest_eigenvalue(p: np.ndarray) -> np.ndarray:
     return size[:, 0]
 
 
-def _check_work(table: FactTable, steps: int, option: str | None) -> None:
-    """Refuse what would take hours, and say what would not. ``option`` is what a user has set the steps by."""
+def _check_work(table: FactTable, steps: int, given: str | None) -> None:
+    """Refuse what would take hours, and say what would not. ``given`` is the argument that the steps come from."""
     work = float(len(table)) * table.A * steps
     if work <= MOST_WORK:
         return
     share = 0.95 * (MOST_WORK / work) ** (1 / 2)  # facts grow as the subjects do, the steps too, and answers perhaps
-    fewer = f"take fewer --relations, or --subjects {max(2, int(share * table.S))}"
-    other = {"--steps": "take fewer --steps", "--lr": "take a larger --lr, or none"}
+    fewer = f"take fewer relations, or subjects={max(2, int(share * table.S))}"
+    advice = {"steps": "take fewer steps", "lr": "take a larger lr, or none"}.get(given or "", fewer)
     raise ValueError(
         f"{len(table)} facts with {table.A} answers and {steps} steps are too much to watch, "
-        f"{work / MOST_WORK:.3g} times as much as ten minutes allow; {other.get(option or '', fewer)}"
+        f"{work / MOST_WORK:.3g} times as much as ten minutes allow; {advice}"
     )

@@ -8,12 +8,13 @@ What was not reached is None, and a table whose levels lie too near each other t
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Real
 
-from facthold.facts.table import FactTable
+if TYPE_CHECKING:
+    import facthold.facts.table  # loads JAX, which those who only read stages do not need
 
 BAND = 0.02
 """How far from a level, as a share of it, a curve may lie and still rest there."""
@@ -37,7 +38,7 @@ class Levels:
     """The mean entropy of p*(a | s): an answer of the subject, whatever was asked."""
 
     @classmethod
-    def of(cls, table: FactTable, p: np.ndarray | None = None) -> "Levels":
+    def of(cls, table: "facthold.facts.table.FactTable", p: np.ndarray | None = None) -> "Levels":
         return cls(math.log(table.A), *(table.entropy_given(kind, p) for kind in ("nothing", "relation", "subject")))
 
 
@@ -88,33 +89,11 @@ class Stages:
         """As JSON values."""
         return asdict(self) | {"hallucination": self.hallucination}
 
-    @property
-    def says(self) -> str:
-        """The stages in one line."""
-        if self.problem:
-            return self.problem
-        if self.left is None:
-            return "the loss has not left its start"
-        parts = [f"left its start at {self.left:.4g}"]
-        if self.resting is None:
-            parts.append("rested at no partial guess")
-        else:
-            rest: Rest = getattr(self, self.resting)
-            until = "on" if rest.ends is None else f"to {rest.ends:.4g}"
-            parts.append(f"knew the {self.resting} alone from {rest.begins:.4g} {until}")
-        parts.append("not converged" if self.converged is None else f"converged at {self.converged:.4g}")
-        return ", ".join(parts)
-
 
 def find_stages(
-    times: Sequence[float] | Real[np.ndarray, " times"],
-    loss: Sequence[float] | Float[np.ndarray, " times"],
-    levels: Levels,
-    *,
-    relation_loss: Sequence[float] | Float[np.ndarray, " times"] | None = None,
-    band: float = BAND,
-    converged: float = CONVERGED,
-) -> Stages:
+    times: Sequence[float] | Real[np.ndarray, " times"], loss: Sequence[float] | Float[np.ndarray, " times"],
+    levels: Levels, *, relation_loss: Sequence[float] | Float[np.ndarray, " times"] | None = None,
+) -> Stages:  # fmt: skip
     """The stages of the curve ``loss``, seen at ``times``.
 
     Where the levels of the relation and of the subject are the same, as for D = R, the loss alone does not say which of
@@ -125,22 +104,20 @@ def find_stages(
         raise ValueError(f"a curve needs two or more times and as many losses, not {t.shape} and {y.shape}")
     if not (np.diff(t) > 0).all():
         raise ValueError("times must increase; sort the looks by them")
-    if not 0 < band < 0.5:
-        raise ValueError(f"band={band} must be above 0 and below 0.5")
     known = None if relation_loss is None else np.asarray(relation_loss, float)
     if known is not None and known.shape != t.shape:
         raise ValueError(f"relation_loss must have one number for each of {len(t)} times, not the shape {known.shape}")
-    left = crossing(t, y, levels.start * (1 - band))
+    left = crossing(t, y, levels.start * (1 - BAND))
     rests = {}
     for name in ("relation", "subject"):
         level = getattr(levels, name)
-        begins, ends = crossing(t, y, level * (1 + band)), crossing(t, y, level * (1 - band))
+        begins, ends = crossing(t, y, level * (1 + BAND)), crossing(t, y, level * (1 - BAND))
         drop = None if begins is None or left is None else max(begins - left, 0.0)
-        last = float(t[-1]) if ends is None and y[-1] <= level * (1 + band) else ends
+        last = float(t[-1]) if ends is None and y[-1] <= level * (1 + BAND) else ends
         stayed = None if begins is None or last is None else last - begins
         rests[name] = Rest(level, begins, ends, stayed, drop)
-    problem = _problem(t, y, levels, band, converged)
-    if abs(levels.relation - levels.subject) <= band * (levels.relation + levels.subject) and rests["relation"].seen:
+    problem = _problem(t, y, levels)
+    if abs(levels.relation - levels.subject) <= BAND * (levels.relation + levels.subject) and rests["relation"].seen:
         if known is None or not np.isfinite(known).all():
             problem = problem or (
                 "the stages cannot be told apart: knowing the relation and knowing the subject leave the same loss of "
@@ -151,7 +128,7 @@ def find_stages(
             rests[other] = Rest(getattr(levels, other), None, None, None, None)
     seen = [name for name, rest in rests.items() if rest.seen]
     resting = max(seen, key=lambda name: rests[name].stayed or 0.0, default=None)
-    return Stages(left, rests["relation"], rests["subject"], crossing(t, y, converged), resting, problem)
+    return Stages(left, rests["relation"], rests["subject"], crossing(t, y, CONVERGED), resting, problem)
 
 
 def _known(rest: Rest, t: np.ndarray, relation_loss: np.ndarray) -> bool:
@@ -173,7 +150,7 @@ def crossing(times: Float[np.ndarray, " times"], loss: Float[np.ndarray, " times
     return float(times[i - 1] + share * (times[i] - times[i - 1]))
 
 
-def _problem(t: np.ndarray, loss: np.ndarray, levels: Levels, band: float, converged: float) -> str | None:
+def _problem(t: np.ndarray, loss: np.ndarray, levels: Levels) -> str | None:
     """Why no stage can be read: a run that broke, or levels that cannot be told apart."""
     bad = np.flatnonzero(~np.isfinite(loss))
     if len(bad):
@@ -185,12 +162,12 @@ def _problem(t: np.ndarray, loss: np.ndarray, levels: Levels, band: float, conve
             f"training is unstable: the loss rose from {lowest[i]:.3g} to {loss[i]:.3g} by t = {t[i]:.4g}; "
             "take a smaller learning rate"
         )
-    if levels.relation * (1 + band) >= levels.start * (1 - band):
+    if levels.relation * (1 + BAND) >= levels.start * (1 - BAND):
         return (
             f"the stages cannot be told apart: knowing the relation leaves a loss of {levels.relation:.3g}, and "
             f"knowing nothing {levels.start:.3g}; this table has one relation, or its relations share their answers"
         )
-    if levels.relation * (1 - band) <= converged:
+    if levels.relation * (1 - BAND) <= CONVERGED:
         return (
             "the stages cannot be told apart: in this table the relation alone gives the answer, "
             "so that nothing is left to hallucinate"

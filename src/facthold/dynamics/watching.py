@@ -5,10 +5,9 @@ that it gives most of its probability; where there is none, an answer is drawn f
 that knows nothing but the relation says one plausible answer after another.
 """
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,13 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
-from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
 from facthold.dynamics.descent import LearnFacts, descend
 from facthold.dynamics.schedule import NOISE_TOKENS, Schedule, T
 from facthold.dynamics.stages import Levels, Rest, Stages, find_stages
 from facthold.dynamics.start import Start
-from facthold.facts.names import Names, parse
+from facthold.facts.names import Names
 from facthold.facts.table import FactTable
 from facthold.memory.embeddings import host_generator
 from facthold.train.engine import Seen
@@ -45,27 +43,11 @@ class Question:
     """'France, capital'."""
     answer: str
 
-
-def find_question(table: FactTable, text: str) -> Question:
-    """The fact that ``text`` asks for: 'France, capital', or a free prompt such as 'the capital of France'."""
-    subjects, relations, _ = Names.of(table)
-    subject, comma, relation = text.rpartition(",")
-    try:
-        if not comma:
-            raise FactholdError(f"{text!r} has no comma")
-        s, r = subjects.find(subject.strip()), relations.find(relation.strip())
-    except FactholdError as error:
-        try:
-            found = parse(text, subjects, relations)
-        except FactholdError:
-            raise (error if comma else FactholdError(f"{text!r} asks for no fact; write 'subject, relation'")) from None
-        s, r = found.subject, found.relation
-    of_subject = table.subjects == s
-    rows = np.flatnonzero(of_subject & (table.relations == r))
-    if not len(rows):
-        known = ", ".join(repr(relations[i]) for i in table.relations[of_subject])
-        raise FactholdError(f"the table has no {relations[r]!r} of {subjects[s]!r}; it has its {known}")
-    return _question(table, int(rows[0]))
+    @classmethod
+    def of(cls, table: FactTable, row: int) -> "Question":
+        subjects, relations, answers = Names.of(table)
+        text = f"{subjects[table.subjects[row]]}, {relations[table.relations[row]]}"
+        return cls(row, text, answers[table.answers[row]])
 
 
 def choose_questions(table: FactTable, seed: int, n: int = SHOWN) -> list[Question]:
@@ -78,13 +60,7 @@ def choose_questions(table: FactTable, seed: int, n: int = SHOWN) -> list[Questi
         telling = rows[table.answers[rows] != common]
         of_relation.append(generator.permutation(telling if len(telling) else rows))
     taken = [rows[i] for i in range(n) for rows in of_relation if i < len(rows)][:n]
-    return [_question(table, int(row)) for row in taken]
-
-
-def _question(table: FactTable, row: int) -> Question:
-    subjects, relations, answers = Names.of(table)
-    text = f"{subjects[table.subjects[row]]}, {relations[table.relations[row]]}"
-    return Question(row, text, answers[table.answers[row]])
+    return [Question.of(table, int(row)) for row in taken]
 
 
 class AskedFacts(LearnFacts):
@@ -177,28 +153,27 @@ class Watching:
         passed += ["beyond"] * (rest.ends is not None)
         return passed + ["learnt"] * (stages.converged is not None)
 
-    def table_of_looks(self) -> str:
-        """As CSV: a row a look, with the answer to each question and the probability of the right one."""
+    def as_rows(self) -> list[list[Any]]:
+        """A header, and a row for each look, with the answer to each question and the probability of the right one."""
         scalars = [name for name, value in self.looks[0].items() if np.ndim(value) == 0 and name != "loss_error"]
-        order = [*CURVES, *(name for name in scalars if name not in CURVES)]
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        asked = [column for q in self.questions for column in (q.text, f"p({q.text})")]
-        writer.writerow(["step", *order, *asked])
+        scalars.sort(key=lambda name: name not in CURVES)
+        rows: list[list[Any]] = [
+            ["step", *scalars, *(column for q in self.questions for column in (q.text, f"p({q.text})"))]
+        ]
         for i, (step, look) in enumerate(zip(self.steps, self.looks, strict=False)):
-            numbers = [f"{float(look[name]):.6g}" for name in order]
             answers = zip(self.said(i), (f"{p:.6g}" for p in look["p_right"]), strict=True)
-            writer.writerow([step, *numbers, *(cell for pair in answers for cell in pair)])
-        return text.getvalue()
+            numbers = (f"{float(look[name]):.6g}" for name in scalars)
+            rows.append([step, *numbers, *(cell for pair in answers for cell in pair)])
+        return rows
 
 
 class _Enough(Exception):
     """The facts are learnt, or will not be."""
 
 
-def watch(watching: Watching, *, seed: int = 0, heard: Callable[[Watching, list[Reached]], None]) -> None:
-    """Train to the end of the schedule, or until the facts are learnt. ``heard`` is called at each look, in a thread of
-    the engine; an exception of its own ends the run."""
+def watch(watching: Watching, *, seed: int = 0, heard: Callable[[list[Reached]], None] = lambda new: None) -> None:
+    """Train to the end of the schedule, or until the facts are learnt. ``heard`` is told at each look which stages are
+    new, in a thread of the engine; an exception of its own ends the run."""
     table, schedule = watching.table, watching.schedule
     asked = np.array([q.row for q in watching.questions], np.int32)
     task = AskedFacts.of(table, T=T, n_noise=NOISE_TOKENS, noise="even", batch=0, asked=asked)
@@ -206,13 +181,9 @@ def watch(watching: Watching, *, seed: int = 0, heard: Callable[[Watching, list[
 
     def listen(_: int, steps: int, accuracy: float, seen: Seen) -> None:
         # copies: a view would keep what the engine holds of all looks, at each of them
-        new = watching.add(steps, {name: np.array(value) for name, value in seen.items()})
-        heard(watching, new)
-        over = len(watching.steps) > 1 and (watching.stages.converged is not None or watching.stages.problem)
-        if over:
+        heard(watching.add(steps, {name: np.array(value) for name, value in seen.items()}))
+        if len(watching.steps) > 1 and (watching.stages.converged is not None or watching.stages.problem):
             raise _Enough
 
-    try:
+    with suppress(_Enough):
         descend(task, model, schedule.protocol, key=derive("watch", seed), listener=listen)
-    except _Enough:
-        return

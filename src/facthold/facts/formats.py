@@ -1,13 +1,14 @@
-"""The files that facts come in, as records of text: CSV, TSV, JSON lines, Parquet.
+"""What facts come in, as records of text: CSV, TSV, JSON lines and Parquet; frames, lists and dictionaries.
 
-Columns beside subject, relation, answer and p are ignored, so that any file with these will do.
+Columns beside subject, relation, answer and p are ignored, so that any file or frame with these will do.
 """
 
 import csv
 import difflib
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,16 +28,60 @@ OTHER_KINDS = {
 }
 """What a file is by its first bytes, and what to do about it."""
 
+Rows = Iterator[tuple[int, Sequence[Any]]]
+"""The number of each row and its subject, relation, answer and perhaps p, as they stand there."""
 Record = tuple[int, str, str, str, str | None]
-"""The number of a record in its file, its subject, relation and answer as they stand there, and p or None."""
+"""The number of a row, its subject, relation and answer as text, and p or None."""
+
+
+class Source(NamedTuple):
+    """Records, and what errors call them."""
+
+    name: str
+    unit: str
+    """What the numbers of the records count: lines or rows of a file from 1, rows in memory from 0 as Python does."""
+    records: Iterator[Record]
+
+
+def source_of(facts: Any) -> Source:
+    """The records of a file, a frame, a dictionary {(subject, relation): answer} or rows (subject, relation, answer).
+
+    A frame is what has columns: pandas, polars and pyarrow are neither needed nor imported.
+    """
+    if isinstance(facts, str | os.PathLike):
+        kind = format_of(Path(facts))
+        return Source(str(Path(facts)), kind.unit, kind.records(Path(facts)))
+    rows: Rows
+    if isinstance(facts, Mapping):
+        rows = enumerate((*_parts("facts, a key", 2, key), answer) for key, answer in facts.items())
+    elif hasattr(facts, "columns"):
+        rows = enumerate(_frame("facts", facts))
+    elif isinstance(facts, Iterable):
+        rows = ((number, _parts(f"facts, row {number}", 3, row)) for number, row in enumerate(facts))
+    else:
+        raise ValueError(
+            f"facts={shorten(repr(facts))} must be a path, a frame, a dictionary {{(subject, relation): answer}} or a "
+            "list of (subject, relation, answer)"
+        )
+    return Source("facts", "row", _records("facts", "row", rows))
+
+
+def _records(name: str, unit: str, rows: Rows) -> Iterator[Record]:
+    for number, values in rows:
+        where = f"{name}, {unit} {number}"
+        s, r, a, *p = (_as_text(where, *cell) for cell in zip((*COLUMNS, PROBABILITY), values, strict=False))
+        yield number, s, r, a, p[0] if p else None
 
 
 class Format(NamedTuple):
     """A kind of file, and how it is read."""
 
-    records: Callable[[Path], Iterator[Record]]
+    read: Callable[[Path], Rows]
     unit: str = "line"
-    """What the numbers of the records count."""
+    """What the numbers of the rows count."""
+
+    def records(self, path: Path) -> Iterator[Record]:
+        return _records(str(path), self.unit, self.read(path))
 
 
 def format_of(path: Path) -> Format:
@@ -66,36 +111,7 @@ def shorten(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _separated(delimiter: str, path: Path) -> Iterator[Record]:
-    """CSV and TSV: a header that names the columns, then a record a line, or several lines within quotes."""
-    reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter, strict=True)
-    places: list[int | None] | None = None
-    header: list[str] = []
-    start = 1
-    try:
-        for cells in reader:
-            number, start = start, reader.line_num + 1
-            if len(cells) < 2 and not "".join(cells).strip():
-                continue  # a blank line
-            if places is None:
-                header = [cell.strip() for cell in cells]
-                places = _places(f"{path}, line {number}", header)
-                continue
-            if len(cells) != len(header):
-                raise FactholdError(
-                    f"{path}, line {number}: {len(cells)} cells, where the header has {len(header)} columns"
-                )
-            s, r, a, p = (None if i is None else cells[i] for i in places)
-            yield number, s or "", r or "", a or "", p
-    except csv.Error as error:
-        raise FactholdError(
-            f"{path}, line {start}: not CSV ({error}); put a cell with quotes in it into quotes, and write each twice"
-        ) from error
-    if places is None:
-        raise FactholdError(f"{path} is empty; the first line names the columns subject, relation, answer")
-
-
-def _places(where: str, header: Sequence[str]) -> list[int | None]:
+def _places(where: str, header: Sequence[str]) -> list[int]:
     """Where the header has our columns, p perhaps not."""
     for name in COLUMNS:
         if name not in header:
@@ -103,16 +119,43 @@ def _places(where: str, header: Sequence[str]) -> list[int | None]:
     for name in (*COLUMNS, PROBABILITY):
         if header.count(name) > 1:
             raise FactholdError(f"{where}: the column {name!r} is there twice")
-    return [header.index(name) if name in header else None for name in (*COLUMNS, PROBABILITY)]
+    return [header.index(name) for name in (*COLUMNS, PROBABILITY) if name in header]
 
 
-def _json_lines(path: Path) -> Iterator[Record]:
+def _separated(delimiter: str, path: Path) -> Rows:
+    """CSV and TSV: a header that names the columns, then a row a line, or several lines within quotes."""
+    reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    start = 1
+    try:
+        for cells in reader:
+            number, start = start, reader.line_num + 1
+            if len(cells) < 2 and not "".join(cells).strip():
+                continue  # a blank line
+            if not header:
+                header = [cell.strip() for cell in cells]
+                places = _places(f"{path}, line {number}", header)
+                continue
+            if len(cells) != len(header):
+                raise FactholdError(
+                    f"{path}, line {number}: {len(cells)} cells, where the header has {len(header)} columns"
+                )
+            yield number, [cells[i] for i in places]
+    except csv.Error as error:
+        raise FactholdError(
+            f"{path}, line {start}: not CSV ({error}); put a cell with quotes in it into quotes, and write each twice"
+        ) from error
+    if not header:
+        raise FactholdError(f"{path} is empty; the first line names the columns subject, relation, answer")
+
+
+def _json_lines(path: Path) -> Rows:
     """An object a line; numbers and booleans are the text that stands there, null is empty."""
     decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).decode
-    any_there = False
-    for number, line in enumerate(_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
+    lines = [(number, line) for number, line in enumerate(_text(path).split("\n"), start=1) if line.strip()]
+    if not lines:
+        raise FactholdError(f"{path} is empty; write an object with subject, relation, answer a line")
+    for number, line in lines:
         where = f"{path}, line {number}"
         try:
             value = decode(line.strip())
@@ -121,17 +164,11 @@ def _json_lines(path: Path) -> Iterator[Record]:
             raise FactholdError(f"{where}: not JSON ({says}); write one object a line") from error
         if not isinstance(value, dict):
             raise FactholdError(f"{where}: {shorten(line)!r} is not an object; write {{'subject': ...}}, one a line")
-        for name in COLUMNS:
-            if name not in value:
-                raise no_column(where, name, list(value))
-        any_there = True
-        s, r, a = (_as_text(where, name, value[name]) for name in COLUMNS)
-        yield number, s, r, a, _as_text(where, PROBABILITY, value[PROBABILITY]) if PROBABILITY in value else None
-    if not any_there:
-        raise FactholdError(f"{path} is empty; write an object with subject, relation, answer a line")
+        cells = list(value.values())
+        yield number, [cells[i] for i in _places(where, list(value))]
 
 
-def _parquet(path: Path) -> Iterator[Record]:
+def _parquet(path: Path) -> Rows:
     """Columns of text, numbers or booleans, as other tools write them."""
     try:
         import pyarrow as pa
@@ -141,39 +178,47 @@ def _parquet(path: Path) -> Iterator[Record]:
     _check_readable(path)
     try:
         with pq.ParquetFile(path) as file:
-            there = _places(str(path), file.schema_arrow.names)
-            names = [name for name, i in zip((*COLUMNS, PROBABILITY), there, strict=True) if i is not None]
+            columns = [file.schema_arrow.names[i] for i in _places(str(path), file.schema_arrow.names)]
             groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
             _check_fits(path, sum(groups), file.metadata.num_rows)
-            number = 0
-            for batch in file.iter_batches(columns=names):
-                columns = [batch.column(name).to_pylist() for name in names]
-                for values in zip(*columns, strict=True):
-                    number += 1
-                    where = f"{path}, row {number}"
-                    s, r, a, *p = (_as_text(where, *pair) for pair in zip(names, values, strict=True))
-                    yield number, s, r, a, p[0] if p else None
+            batches = (pa.Table.from_batches([batch]) for batch in file.iter_batches(columns=columns))
+            yield from enumerate((row for batch in batches for row in _frame(str(path), batch)), start=1)
     except (pa.ArrowException, OSError) as error:
         raise FactholdError(f"{path} is not Parquet that can be read: {str(error).splitlines()[0]}") from error
 
 
+def _frame(source: str, frame: Any) -> Iterator[tuple[Any, ...]]:
+    """A frame by its columns: those of pyarrow have names apart, and each library its own word for a list."""
+    header = [str(name) for name in getattr(frame, "column_names", frame.columns)]
+    columns = [frame[header[i]] for i in _places(source, header)]
+    lists = [column.to_pylist() if hasattr(column, "to_pylist") else column.to_list() for column in columns]
+    return zip(*lists, strict=True)
+
+
+def _parts(where: str, n: int, row: Any) -> tuple[Any, ...]:
+    if isinstance(row, str | Mapping) or not isinstance(row, Iterable) or len(parts := tuple(row)) != n:
+        raise FactholdError(f"{where} is {shorten(repr(row))}; write it as ({', '.join(COLUMNS[:n])})")
+    return parts
+
+
 def _as_text(where: str, name: str, value: Any) -> str:
-    """A value that came with a type, as text."""
+    """A value that came with a type, as text. What is missing (None, nan, NaT, pandas.NA) is empty."""
     if isinstance(value, str):
         return value
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, bytes):
         try:
             return value.decode("utf-8")
         except UnicodeDecodeError:
             raise FactholdError(f"{where}: the {name} is bytes that are not UTF-8; write it as text") from None
-    if isinstance(value, list | tuple | dict):
-        says = shorten(repr(value))
-        raise FactholdError(f"{where}: the {name} is nested, {says}; write one text or number, a row for each")
-    return str(value)
+    if isinstance(value, Iterable):
+        text = shorten(repr(value))
+        raise FactholdError(f"{where}: the {name} is nested, {text}; write one text or number, a row for each")
+    try:
+        missing = value is None or bool(value != value)
+    except TypeError:  # pandas.NA is neither equal nor unequal
+        missing = True
+    text = "" if missing else str(value)
+    return text.lower() if text in ("True", "False") else text
 
 
 def _text(path: Path) -> str:

@@ -3,15 +3,17 @@
 import difflib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from facthold._util.errors import FactholdError
 from facthold.facts.table import FactTable
 
+K = TypeVar("K", bound=Hashable)
 SUGGESTED = 5
 """Names that an error suggests at most."""
 NEAR = 50
@@ -28,6 +30,15 @@ class UnknownName(FactholdError):
 def clean(name: str) -> str:
     """A name as files of facts have it: in Unicode's form NFC, without space around it."""
     return unicodedata.normalize("NFC", name.strip())
+
+
+def unfit(name: str) -> str:
+    """What is wrong with a clean name; nothing for one that can be in a table."""
+    if not name:
+        return "is empty"
+    if "\0" in name:
+        return "has a NUL character in it; leave it out"
+    return "has half a character (a lone surrogate) in it" if any("\ud800" <= c <= "\udfff" for c in name) else ""
 
 
 def fold(name: str) -> str:
@@ -66,12 +77,8 @@ class Names:
         """The number of a name: as it stands, or else, where only one is meant, without case and accents."""
         i = self.get(name)
         if i is None:
-            near = self.near(name)
-            hint = (
-                f"did you mean {', '.join(map(repr, near))}?"
-                if near
-                else f"there are {len(self.names)}, and none like it"
-            )
+            near = ", ".join(map(repr, self.near(name)))
+            hint = f"did you mean {near}?" if near else f"there are {len(self.names)}, and none like it"
             raise UnknownName(f"unknown {self.what} {name!r}; {hint}")
         return i
 
@@ -99,11 +106,7 @@ class Names:
     @cached_property
     def by_words(self) -> dict[tuple[str, ...], list[int]]:
         """The numbers of the names with these words."""
-        found: dict[tuple[str, ...], list[int]] = {}
-        for i, name in enumerate(self.names):
-            if key := words(name):
-                found.setdefault(key, []).append(i)
-        return found
+        return {key: numbers for key, numbers in _grouped(map(words, self.names)).items() if key}
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -111,10 +114,7 @@ class Names:
 
     @cached_property
     def _folded(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
-        for i, name in enumerate(self.names):
-            found.setdefault(fold(name), []).append(i)
-        return found
+        return _grouped(map(fold, self.names))
 
     @cached_property
     def _letter_pairs(self) -> dict[str, frozenset[str]]:
@@ -130,71 +130,68 @@ class Parsed:
     others: list[str]
 
 
-@dataclass(frozen=True)
-class _Found:
-    start: int
-    end: int
+class _Match(NamedTuple):
+    """A name in a text: which of its words, and the name's number."""
+
+    places: frozenset[int]
     number: int
-
-    def inside(self, other: "_Found") -> bool:
-        return (
-            (other.start, other.end) != (self.start, self.end) and other.start <= self.start and self.end <= other.end
-        )
-
-    def apart(self, other: "_Found") -> bool:
-        return self.end <= other.start or other.end <= self.start
 
 
 def parse(text: str, subjects: Names, relations: Names) -> Parsed:
     """Find one subject and one relation in a free prompt. A name inside a longer one does not count."""
     if len(text) > LONGEST:
         raise UnknownName(f"a question of {len(text)} characters is too long; ask for one fact in at most {LONGEST}")
-    said = words(text)
-    of_s, of_r = _matches(said, subjects), _matches(said, relations)
-    everything = [*of_s, *of_r]
-    of_s, of_r = ([f for f in found if not any(f.inside(g) for g in everything)] for found in (of_s, of_r))
-    _demand(text, said, subjects, of_s, relations, of_r)
-    _demand(text, said, relations, of_r, subjects, of_s)
-    pairs = {(f.number, g.number): (f, g) for f in of_s for g in of_r if f.apart(g)}
+    in_text = words(text)
+    of_s, of_r = _matches(in_text, subjects), _matches(in_text, relations)
+    longer = [match.places for match in (*of_s, *of_r)]
+    of_s, of_r = ([f for f in kind if not any(f.places < places for places in longer)] for kind in (of_s, of_r))
+    _demand(text, in_text, subjects, of_s, relations, of_r)
+    _demand(text, in_text, relations, of_r, subjects, of_s)
+    pairs = {(f.number, g.number) for f in of_s for g in of_r if f.places.isdisjoint(g.places)}
     if len(pairs) != 1:
         raise UnknownName(
             f"{text!r} is not clear: {_list(subjects, of_s)}, {_list(relations, of_r)}; ask for one of each"
         )
     ((s, r),) = pairs
-    taken = {i for f in of_s for i in range(f.start, f.end) if f.number == s}
-    taken |= {i for f in of_r for i in range(f.start, f.end) if f.number == r}
-    return Parsed(s, r, [word for i, word in enumerate(said) if i not in taken])
+    chosen = [f for f in of_s if f.number == s] + [g for g in of_r if g.number == r]
+    taken = frozenset().union(*(match.places for match in chosen))
+    return Parsed(s, r, [word for i, word in enumerate(in_text) if i not in taken])
 
 
-def _matches(said: Sequence[str], names: Names) -> list[_Found]:
+def _matches(in_text: Sequence[str], names: Names) -> list[_Match]:
     longest = max(map(len, names.by_words), default=0)
     return [
-        _Found(start, end, number)
-        for start in range(len(said))
-        for end in range(start + 1, min(start + longest, len(said)) + 1)
-        for number in names.by_words.get(tuple(said[start:end]), [])
+        _Match(frozenset(range(start, end)), number)
+        for start in range(len(in_text))
+        for end in range(start + 1, min(start + longest, len(in_text)) + 1)
+        for number in names.by_words.get(tuple(in_text[start:end]), [])
     ]
 
 
 def _demand(
-    text: str, said: Sequence[str], names: Names, found: list[_Found], others: Names, of_others: list[_Found]
+    text: str, in_text: Sequence[str], names: Names, matches: list[_Match], others: Names, of_others: list[_Match]
 ) -> None:
     """Refuse a prompt without a name of this kind; say what else it has, and what may have been meant."""
-    if found:
+    if matches:
         return
-    free = [word for i, word in enumerate(said) if not any(f.start <= i < f.end for f in of_others)]
-    near = [(_likeness(word, name), name) for word in free for name in names.near(word, 1)]
+    free = [word for i, word in enumerate(in_text) if not any(i in match.places for match in of_others)]
+    pairs = ((word, name) for word in free for name in names.near(word, 1))
+    near = [(difflib.SequenceMatcher(None, word, fold(name)).ratio(), name) for word, name in pairs]
     hint = f"; did you mean {max(near)[1]!r}?" if near else ""
     there = f" ({_list(others, of_others)} is there)" if of_others else f" and no {others.what}"
     raise UnknownName(f"no {names.what} found in {text!r}{there}{hint}")
 
 
-def _list(names: Names, found: list[_Found]) -> str:
-    return f"{names.what} " + " and ".join(dict.fromkeys(repr(names[f.number]) for f in found))
+def _list(names: Names, matches: list[_Match]) -> str:
+    return f"{names.what} " + " and ".join(dict.fromkeys(repr(names[match.number]) for match in matches))
 
 
-def _likeness(word: str, name: str) -> float:
-    return difflib.SequenceMatcher(None, word, fold(name)).ratio()
+def _grouped(keys: Iterable[K]) -> dict[K, list[int]]:
+    """Where each key stands."""
+    groups: dict[K, list[int]] = {}
+    for i, key in enumerate(keys):
+        groups.setdefault(key, []).append(i)
+    return groups
 
 
 def _pairs(name: str) -> frozenset[str]:

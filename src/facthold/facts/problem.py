@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 
-from facthold._util.errors import unknown
-from facthold._util.keys import fold
-from facthold.facts.prompts import SEQUENCE, check_distribution, check_length
+from facthold._util.errors import check_one_of, check_positive
+from facthold._util.keys import PRNGKeyArray, fold
+from facthold.facts.distribution import SEQUENCE, check_distribution, check_length
 from facthold.facts.table import FactTable
-from facthold.memory.embeddings import embed
 
 OUTPUTS = ("vocabulary", "answers")
 """What the arg max runs over: the whole vocabulary (equation 7), or the answers alone (the authors' code)."""
@@ -17,7 +16,7 @@ OUTPUTS = ("vocabulary", "answers")
 
 @dataclass(frozen=True, eq=False)
 class FactualRecall:
-    """Everything about the task but the model. A model with it can be asked again."""
+    """Everything about the task but the model: ``fh.factual_recall(table, d=64, key=fh.derive("tokens", 0))``."""
 
     table: FactTable
     phi: Float[np.ndarray, "V d"]
@@ -28,8 +27,7 @@ class FactualRecall:
     outputs: str = "vocabulary"
 
     def __post_init__(self) -> None:
-        if self.outputs not in OUTPUTS:
-            raise unknown("outputs", self.outputs, OUTPUTS)
+        check_one_of("outputs", self.outputs, OUTPUTS)
         check_length(self.T)
         if self.n_noise < 1:
             raise ValueError(f"{len(self.phi)} embeddings leave n_noise={self.n_noise} noise tokens; take at least 1")
@@ -72,23 +70,17 @@ class FactualRecall:
 
 
 def factual_recall(
-    table: FactTable,
-    d: int,
-    *,
-    key: PRNGKeyArray,
-    n_noise: int | None = None,
-    T: int = SEQUENCE,
-    p: np.ndarray | None = None,
-    embeddings: str = "sphere",
-    outputs: str = "vocabulary",
-) -> FactualRecall:
+    table: FactTable, d: int, *, key: PRNGKeyArray, n_noise: int | None = None, T: int = SEQUENCE,
+    p: np.ndarray | None = None, embeddings: str = "sphere", outputs: str = "vocabulary",
+) -> FactualRecall:  # fmt: skip
     """The problem for ``table`` with random embeddings; as many noise tokens as subjects and relations by default.
 
     Each kind of token has a stream of its own, so that a larger table keeps the embeddings of a smaller one.
     """
+    from facthold.memory.embeddings import embed
+
     noise = table.S + table.R if n_noise is None else n_noise
-    if noise < 1:
-        raise ValueError(f"n_noise={noise} must be at least 1")
+    check_positive(n_noise=noise)
     sizes = {"subjects": table.S, "relations": table.R, "noise": noise, "EOS": 1, "answers": table.A}
     if embeddings == "orthogonal":  # these have no streams: the rows of one identity
         phi = np.asarray(embed(embeddings, sum(sizes.values()), d, key=key))

@@ -16,45 +16,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from facthold._util.errors import check_positive
 from facthold._util.padding import next_power_of_two, pad_rows
+from facthold.facts.distribution import MOST_NOISE, SEQUENCE, check_distribution, check_length, uniform, zipf
 from facthold.facts.table import FactTable
 
-SEQUENCE = 32
-"""T of the paper's experiments."""
-MOST_NOISE = 1 << 16
-"""Noise tokens are drawn from 16 bits each."""
+__all__ = ["MOST_NOISE", "SEQUENCE", "Prompts", "alias_table", "check_distribution", "check_length", "uniform", "zipf"]
 
-
-def uniform(table: FactTable) -> np.ndarray:
-    """p(s, r) the same for every fact of the table."""
-    return np.full(len(table), 1 / len(table))
-
-
-def zipf(table: FactTable, in_s: float = 1.0, in_r: float = 0.0) -> np.ndarray:
-    """p(s, r) proportional to (s+1)^-in_s (r+1)^-in_r, as in the authors' code; 0 and 0: uniform."""
-    weights = (table.subjects + 1.0) ** -in_s * (table.relations + 1.0) ** -in_r
-    return weights / weights.sum()
-
-
-def check_length(T: int) -> None:
-    """Refuse prompts that are too short to ask anything."""
-    if T < 3:
-        raise ValueError(f"T={T} leaves no room for a subject, a relation and EOS; take T >= 3")
-
-
-def check_distribution(weights: Sequence[float] | np.ndarray, table: FactTable) -> np.ndarray:
-    """p(s, r) as one number a fact (or an S x R matrix), checked: not negative, with sum 1."""
-    p: np.ndarray = np.asarray(weights, float)
-    if p.shape == (table.S, table.R) and p.shape != (len(table),):
-        if np.any(p[table.matrix < 0] != 0):
-            raise ValueError("p(s, r) is above 0 for a pair that is not in the table; set it to 0, or add the fact")
-        p = p[table.subjects, table.relations]
-    if p.shape != (len(table),):
-        raise ValueError(f"p(s, r) must have one number for each of {len(table)} facts, not the shape {p.shape}")
-    if not np.isfinite(p).all() or (p < 0).any():
-        raise ValueError(f"p(s, r) must not be negative or infinite, and its smallest value is {p.min()}")
-    if abs(p.sum() - 1) > 1e-6:
-        raise ValueError(f"p(s, r) must sum to 1, and sums to {p.sum():.9g}; divide it by its sum")
-    return p
+NOISE, PLACES = 0, 1
+"""Streams of a prompt's key: its noise tokens, and where the subject and the relation stand."""
 
 
 class Prompts(eqx.Module):
@@ -81,14 +49,9 @@ class Prompts(eqx.Module):
 
     @classmethod
     def of(
-        cls,
-        table: FactTable,
-        *,
-        T: int = SEQUENCE,
-        n_noise: int | None = None,
-        p: Sequence[float] | np.ndarray | None = None,
-        columns: int = 0,
-    ) -> "Prompts":
+        cls, table: FactTable, *, T: int = SEQUENCE, n_noise: int | None = None,
+        p: Sequence[float] | np.ndarray | None = None, columns: int = 0,
+    ) -> "Prompts":  # fmt: skip
         """Prompts over ``table``; as many noise tokens as subjects and relations, p(s, r) uniform by default.
 
         With more ``columns`` than tokens the counts are padded, and so is the table.
@@ -143,7 +106,7 @@ class Prompts(eqx.Module):
         """A prompt for each fact as token counts c(z): s, r and EOS once, and the noise."""
         n = len(facts)
         start = self.n_tokens * jnp.arange(n)
-        noise = self.noise(n, key=_noise_key(key)).T
+        noise = self.noise(n, key=jax.random.fold_in(key, NOISE)).T
         eos = jnp.broadcast_to(self.EOS, (1, n))
         tokens = jnp.concatenate([self.subjects[facts][None], self.relations[facts][None], eos, noise])
         # Flat indices that are known to be inside: the scatter is then a plain loop.
@@ -153,22 +116,17 @@ class Prompts(eqx.Module):
     def sequences(self, facts: Int[Array, " n"], *, key: PRNGKeyArray) -> Int[Array, "n T"]:
         """The same prompts as ``counts`` with this key, as tokens z_1 ... z_T."""
         n = len(facts)
-        k_i, k_j = jax.random.split(_place_key(key))
+        k_i, k_j = jax.random.split(jax.random.fold_in(key, PLACES))
         i = jax.random.randint(k_i, (n, 1), 0, self.T - 1)
         j = jax.random.randint(k_j, (n, 1), 0, self.T - 2)
         j = j + (j >= i)
         place = jnp.arange(self.T - 1)
-        noise = self.noise(n, key=_noise_key(key))
+        noise = self.noise(n, key=jax.random.fold_in(key, NOISE))
         rank = jnp.clip(place - (place > i) - (place > j), 0, max(self.T - 4, 0))
         filled = jnp.take_along_axis(noise, rank, axis=1) if self.T > 3 else jnp.zeros((n, 2), jnp.int32)
         tokens = jnp.where(place == i, self.subjects[facts][:, None], filled)
         tokens = jnp.where(place == j, self.relations[facts][:, None], tokens)
         return jnp.concatenate([tokens, jnp.broadcast_to(self.EOS, (n, 1))], axis=1)
-
-
-def count_tokens(sequences: Int[Array, "n T"], n_tokens: int) -> Float[Array, "n tokens"]:
-    """c(z) of any token sequences."""
-    return (sequences[:, :, None] == jnp.arange(n_tokens)).sum(axis=1).astype(jnp.float32)
 
 
 def alias_table(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -184,11 +142,3 @@ def alias_table(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if share[high] < 1:
             poor.append(rich.pop())
     return keep, other
-
-
-def _noise_key(key: PRNGKeyArray) -> PRNGKeyArray:
-    return jax.random.fold_in(key, 0)
-
-
-def _place_key(key: PRNGKeyArray) -> PRNGKeyArray:
-    return jax.random.fold_in(key, 1)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
+from jaxtyping import Float, Int
 
-from facthold._util.errors import check_positive, unknown
-from facthold._util.keys import fold
-from facthold.memory.embeddings import host_generator
+from facthold._util.errors import MissingPackage, check_one_of, check_positive, check_range, find
+from facthold._util.keys import PRNGKeyArray, fold
 
 NO_FACT = -1
 """Where a table has no answer to (s, r), in `FactTable.matrix`."""
@@ -35,6 +35,8 @@ class Labels:
 class FactTable:
     """Facts (s, r, a*(s, r)), one a row, for all of S x R or for a part of it.
 
+        table = fh.FactTable.of([("France", "capital", "Paris"), ("Peru", "capital", "Lima")])
+
     Subjects, relations and answers are numbers from 0; the order of the rows is theirs alone. A fact that
     is given twice is kept once; one that is given with two answers is refused. Where several answers are
     right, a*(s, r) is the first of them and `also` has the others: each of them counts as recall. `matrix`,
@@ -58,8 +60,7 @@ class FactTable:
             values = np.asarray(getattr(self, name))
             if values.shape != (len(self),) or not np.issubdtype(values.dtype, np.integer):
                 raise ValueError(f"{name} must be {len(self)} integers, one a fact, not an array of {values.shape}")
-            if len(values) and not 0 <= values.min() <= values.max() < size:
-                raise ValueError(f"{name} must lie between 0 and {size - 1}, not {values.min()} to {values.max()}")
+            check_range(name, values, size)
             object.__setattr__(self, name, values.astype(np.int32))
             if self.labels is not None and len(getattr(self.labels, name)) != size:
                 raise ValueError(f"{len(getattr(self.labels, name))} labels for {size} {name}; give one each")
@@ -70,14 +71,22 @@ class FactTable:
             raise ValueError(f"relation {self.name('relations', silent[0])} has no facts; leave it out of the table")
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Sequence[str]], on_conflict: str = "error") -> "FactTable":
-        """A table from (subject, relation, answer) texts. Tokens are numbered as they first appear.
+    def of(cls, facts: Any, on_conflict: str = "error") -> "FactTable":
+        """A table of ``facts``: the path of a file, a frame, a list, a dictionary or a table, as `read_facts` takes
+        them. A column p is left out here; `read_facts` gives both.
+        """
+        from facthold.facts.files import read_facts
+
+        return read_facts(facts, on_conflict)[0]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[Any]], on_conflict: str = "error") -> "FactTable":
+        """A table from (subject, relation, answer) texts as they are; `of` cleans names and takes all else too.
 
         ``on_conflict`` says what is done with a second answer to one question: 'error', 'first' or 'all'.
         """
-        if on_conflict not in ON_CONFLICT:
-            raise unknown("on_conflict", on_conflict, ON_CONFLICT)
-        facts = [_three(row) for row in rows]
+        check_one_of("on_conflict", on_conflict, ON_CONFLICT)
+        facts = [_three(i, row) for i, row in enumerate(rows)]
         if on_conflict == "first":  # before tokens are numbered: an answer that nobody gives is none
             kept: dict[tuple[str, str], str] = {}
             facts = [(s, r, a) for s, r, a in facts if kept.setdefault((s, r), a) == a]
@@ -100,13 +109,27 @@ class FactTable:
         S, R = answers.shape
         return cls(S, R, int(answers.max()) + 1 if A is None else A, s, r, answers[s, r])
 
+    def to_rows(self) -> list[tuple[str, str, str]]:
+        """(subject, relation, answer) by name, a row for each right answer. A table without names has numbers."""
+        from facthold.facts.names import Names
+
+        s, r, a = Names.of(self)
+        pairs = zip(self.subjects.tolist(), self.relations.tolist(), strict=True)
+        return [(s[i], r[j], a[k]) for row, (i, j) in enumerate(pairs) for k in self.right(row)]
+
+    def to_pandas(self) -> Any:
+        """`to_rows` as a frame of pandas."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingPackage("to_pandas needs pandas: pip install pandas") from error
+        return pd.DataFrame(self.to_rows(), columns=["subject", "relation", "answer"])
+
     def __len__(self) -> int:
         return len(self.subjects)
 
-    @property
-    def complete(self) -> bool:
-        """Whether every (s, r) has an answer."""
-        return len(self) == self.S * self.R
+    def __repr__(self) -> str:
+        return f"FactTable({len(self)} facts: {self.S} subjects, {self.R} relations, {self.A} answers)"
 
     @property
     def matrix(self) -> Int[np.ndarray, "S R"]:
@@ -182,10 +205,8 @@ class FactTable:
         also = np.asarray(self.also)
         if also.ndim != 2 or also.shape[1] != 2 or not np.issubdtype(also.dtype, np.integer):
             raise ValueError(f"also must be pairs (row, answer) of integers, not an array of {also.shape}")
-        for name, size, values in (("row", len(self), also[:, 0]), ("answer", self.A, also[:, 1])):
-            if len(values) and not 0 <= values.min() <= values.max() < size:
-                says = f"{values.min()} to {values.max()}"
-                raise ValueError(f"the {name}s of also must lie between 0 and {size - 1}, not {says}")
+        check_range("the rows of also", also[:, 0], len(self))
+        check_range("the answers of also", also[:, 1], self.A)
         object.__setattr__(self, "also", also.astype(np.int32))
 
     def _keep_once(self) -> None:
@@ -193,11 +214,9 @@ class FactTable:
         first, row = _first_rows(self.subjects, self.relations)
         other = np.flatnonzero(self.answers != self.answers[first][row])
         if len(other):
-            i = other[0]
-            s, r = self.name("subjects", self.subjects[i]), self.name("relations", self.relations[i])
-            a, b = (self.name("answers", self.answers[j]) for j in (first[row[i]], i))
+            a, b = (self.name("answers", self.answers[j]) for j in (first[row[other[0]]], other[0]))
             raise ValueError(
-                f"the fact ({s}, {r}) is given with two answers, {a} and {b}; keep one of them, "
+                f"the fact {self.question(other[0])} is given with two answers, {a} and {b}; keep one of them, "
                 "or say which counts with on_conflict='first' or 'all' in from_rows"
             )
         for name in ("subjects", "relations", "answers"):
@@ -208,6 +227,10 @@ class FactTable:
             pairs = pairs[np.sort(np.unique(pairs, axis=0, return_index=True)[1])]
             object.__setattr__(self, "also", pairs[np.argsort(pairs[:, 0], kind="stable")].astype(np.int32))
 
+    def question(self, i: int | np.integer) -> str:
+        """(s, r) of row i, for a message."""
+        return f"({self.name('subjects', self.subjects[i])}, {self.name('relations', self.relations[i])})"
+
     def name(self, kind: str, i: int | np.integer) -> str:
         return str(i) if self.labels is None else repr(getattr(self.labels, kind)[i])
 
@@ -216,9 +239,10 @@ def random_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
     """Section 4.4: a*(s, r) uniform in r's own block of D answers, {rD, ..., rD + D - 1}; |A| = RD.
 
     Nested: the table for a larger S or R begins with that for a smaller one.
+    ``fh.random_table(64, 8, 4, key=fh.derive("table", 0))``
     """
     check_positive(S=S, R=R, D=D)
-    columns = [host_generator(fold(key, r)).integers(0, D, S) for r in range(R)]
+    columns = [_generator(key, r).integers(0, D, S) for r in range(R)]
     return _blocks(np.stack(columns, axis=1), D)
 
 
@@ -230,7 +254,7 @@ def balanced_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
     check_positive(S=S, R=R, D=D)
     if S % D:
         raise ValueError(f"D={D} does not divide S={S}, so the answers cannot be balanced; take S={S // D * D or D}")
-    columns = [host_generator(fold(key, r)).permutation(S) % D for r in range(R)]
+    columns = [_generator(key, r).permutation(S) % D for r in range(R)]
     return _blocks(np.stack(columns, axis=1), D)
 
 
@@ -242,7 +266,7 @@ def random_share(table: FactTable, share: float, *, key: PRNGKeyArray) -> FactTa
     for r in range(table.R):
         ours = np.flatnonzero(table.relations == r)
         n = max(1, round(share * len(ours)))
-        kept.append(np.sort(host_generator(fold(key, r)).permutation(ours)[:n]))
+        kept.append(np.sort(_generator(key, r).permutation(ours)[:n]))
     return table.take(np.sort(np.concatenate(kept)))
 
 
@@ -251,9 +275,14 @@ TABLES = {"random": random_table, "balanced": balanced_table}
 
 def make_table(kind: str, S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
     """The table called ``kind``: 'random' or 'balanced'."""
-    if kind not in TABLES:
-        raise unknown("table", kind, TABLES)
-    return TABLES[kind](S, R, D, key=key)
+    return find("table", kind, TABLES)(S, R, D, key=key)
+
+
+def _generator(key: PRNGKeyArray, r: int) -> np.random.Generator:
+    """A stream for each relation."""
+    from facthold.memory.embeddings import host_generator
+
+    return host_generator(fold(key, r))
 
 
 def _blocks(within: np.ndarray, D: int) -> FactTable:
@@ -262,9 +291,9 @@ def _blocks(within: np.ndarray, D: int) -> FactTable:
     return FactTable.from_matrix((within + D * np.arange(R)).astype(np.int32), A=R * D)
 
 
-def _three(row: Sequence[str]) -> Sequence[str]:
-    if isinstance(row, str) or len(row) != 3:
-        raise ValueError(f"a fact is (subject, relation, answer), not {row!r}")
+def _three(i: int, row: Sequence[Any]) -> Sequence[str]:
+    if isinstance(row, str) or len(row) != 3 or not all(isinstance(name, str) for name in row):
+        raise ValueError(f"row {i}: a fact is (subject, relation, answer) as text, not {row!r}")
     return row
 
 

@@ -1,4 +1,4 @@
-"""Facts into files: CSV, TSV, JSON lines, Parquet. It needs no JAX, so that writing starts at once."""
+"""Facts into files: CSV, TSV, JSON lines, Parquet."""
 
 import csv
 import io
@@ -9,13 +9,16 @@ from pathlib import Path
 from facthold._util.errors import FactholdError
 from facthold._util.files import writing
 from facthold.facts.formats import COLUMNS
+from facthold.facts.table import FactTable
 
 Row = tuple[str, str, str]
 """Subject, relation, answer."""
 
 
-def write_facts(path: str | Path, rows: Iterable[Row]) -> Path:
-    """Write facts in the format that the name says. A reader never meets the file half written."""
+def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
+    """Write a table or rows (subject, relation, answer) in the format that the name says:
+    ``fh.write_facts("countries.csv", table)``. A reader never meets the file half written."""
+    rows = facts.to_rows() if isinstance(facts, FactTable) else facts
     path = Path(path)
     check_ending(path)
     contents = WRITERS[path.suffix.lower()](list(rows))

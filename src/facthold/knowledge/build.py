@@ -1,54 +1,42 @@
-"""Facts into weights, at the smallest size that recalls the share asked for: every method of `facthold build`."""
+"""Facts into weights: the smallest transformer that recalls the share asked for, by any recipe."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from facthold._util.errors import FactholdError, unknown
-from facthold._util.keys import derive
-from facthold.construct.attention_mlp import attention_and_mlp
-from facthold.construct.values import solved_values
-from facthold.facts.problem import FactualRecall, factual_recall
-from facthold.facts.prompts import SEQUENCE
+from facthold.construct.dimensions import NOISE as NOISE
+from facthold.construct.dimensions import smallest
+from facthold.facts.problem import FactualRecall
+from facthold.facts.seeded import SEQUENCE, Variant
 from facthold.facts.table import FactTable
-from facthold.knowledge.groups import MARGIN
-from facthold.knowledge.judge import judge_table
-from facthold.knowledge.kept import Kept, fingerprint
-from facthold.knowledge.readout import Say, Width, readout
 from facthold.measure.bits import table_bits
 from facthold.measure.smallest import find_smallest
 from facthold.models.forward import Forward, table_prompts
-from facthold.models.transformer import Transformer, n_params
-from facthold.theory.bounds import FACTS_A_PARAMETER
-from facthold.train import Member, RecallFacts, fit, protocol
-from facthold.train.engine import Listener
+from facthold.models.judge import judge_table
+from facthold.models.transformer import Transformer
+from facthold.recipes import fact_recipe, fact_recipes
+from facthold.recipes.base import FactRecipe, Made, Question, Sizing
+from facthold.train.gated import Say, Width, gated
+from facthold.train.kept import Kept, fingerprint
 
-NOISE = 32
-"""Different noise tokens: words that are no names are told apart as so many."""
-HEADS, BETA = 8, 4
-"""The shape of trained models: H d_h = d and m = 4 d, as in most of figure 4."""
-TRAINED = 0.6
-"""First guess of a trained size: so much of figure 4's facts a parameter."""
+AUTO = "auto"
+"""'gated' or 'values', whichever is smaller; 'train' where max_params is too few for both."""
+OWN_FACTS = Variant("own facts", scaled=False, outputs="answers", bias=False, embeddings="sphere")
+"""Constructions for people's own facts: the arg max runs over all answers, and not over the words of the question."""
 TOLERANCE = 0.15
 FRESH = 1 << 16
 """Seeds of the prompts that judge start here, away from those of the searches."""
-WIDEST = 16
-"""A search ends at so many times its first guess."""
-
+FARTHEST, FARTHEST_TRAINED = 16, 4
+"""A search ends at so many times its first guess; for what is trained earlier, as a try takes minutes."""
 SMALL = 64
-"""Subjects and relations of a table for which attention alone may be smaller: it takes the square of their number."""
-
-METHODS = {
-    "readout": "heads as gates, then the fewest neurons for each relation (beyond the paper)",
-    "attention": "attention alone: heads add a part for the subject and one for the relation, solved for",
-    "attention-mlp": "theorem 4: heads project, Hermite tensors in the MLP; needs a large d, for small tables",
-    "train": "all weights by gradients on prompts, as in section 4.4",
-    "auto": "readout or attention, whichever is smaller; train where --max-params is too few for both",
-}
+"""Subjects and relations of a table for which `values` may be smaller: it takes the square of their number."""
+MOST = 1 << 26
+"""Parameters that a search may start from: beyond, it takes hours and gigabytes. It ends at four times as many."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,7 @@ class Built:
 
     model: Transformer
     problem: FactualRecall
-    method: str
+    recipe: str
     recall: float
     """Share of all facts that are right in a prompt full of noise."""
     smallest_margin: float
@@ -79,193 +67,149 @@ class Built:
 
     @property
     def parameter_bits(self) -> int:
-        """32 bits a parameter."""
+        """32 bits per parameter."""
         return 32 * self.n_params
 
 
+@dataclass(frozen=True)
+class _Wish:
+    """What is asked of every recipe alike."""
+
+    table: FactTable
+    accuracy: float
+    max_params: int | None
+    seed: int
+    say: Say
+    kept: Kept
+    prompts: dict[str, Any]
+    """n_noise, T and p."""
+
+
 def build(
-    table: FactTable, *, method: str = "auto", accuracy: float = 1.0, max_params: int | None = None,
-    n_noise: int = NOISE, T: int = SEQUENCE, p: np.ndarray | None = None, seed: int = 0, say: Say = lambda _: None,
+    facts: Any, *, recipe: str = AUTO, accuracy: float = 1.0, max_params: int | None = None, n_noise: int = NOISE,
+    T: int = SEQUENCE, p: np.ndarray | None = None, seed: int = 0, say: Say = lambda _: None,
     beside: Path | None = None,
 ) -> Built:  # fmt: skip
-    """The smallest transformer found that recalls the share ``accuracy`` of the table, by ``method``.
+    """The smallest transformer found that recalls the share ``accuracy`` of the facts.
 
-    What is found is then asked for every fact, in prompts of T tokens with random noise. With ``beside``, the file that
-    the model will be written to, `readout` keeps its tries in a hidden file next to it, and goes on from there.
+        fh.build([("France", "capital", "Paris"), ("Spain", "capital", "Madrid")]).n_params
+
+    ``facts`` are a `FactTable` or whatever `FactTable.of` reads. ``recipe`` is the name of a fact recipe (see
+    `fh.recipes`), or 'auto': the smaller of 'gated' and 'values', and 'train' where ``max_params`` is too few for both.
+    The model is then asked for every fact, in prompts of ``T`` tokens with random noise from ``n_noise`` tokens. With
+    ``beside``, the file that the model will be written to, 'gated' keeps its tries in a hidden file next to it, and
+    goes on from there when it is started again.
     """
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
+    if recipe != AUTO and recipe not in fact_recipes():
+        raise unknown("recipe", recipe, [*fact_recipes(), AUTO])
     if not 0 < accuracy <= 1:
         raise ValueError(f"accuracy={accuracy} must be above 0 and at most 1")
     if max_params is not None and max_params < 1:
         raise ValueError(f"max_params={max_params} must be at least 1")
-    wish: dict[str, Any] = {
-        "accuracy": accuracy, "n_noise": n_noise, "T": T, "p": p, "seed": seed, "max_params": max_params, "say": say
-    }  # fmt: skip
+    table = facts if isinstance(facts, FactTable) else FactTable.of(facts)
     start = time.perf_counter()
     kept = Kept()
     if beside is not None:
         kept = Kept.beside(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed))
-    if method == "auto":
-        method, made = _any_method(table, wish, kept)
-    else:
-        made = MAKERS[method](table, **wish, kept=kept)
-    model, problem, *searched = made
-    widths: Sequence[Width] = searched[0] if searched else ()
+    wish = _Wish(table, accuracy, max_params, seed, say, kept, {"n_noise": n_noise, "T": T, "p": p})
+    name, made, widths = _auto(wish) if recipe == AUTO else (recipe, *_made(fact_recipe(recipe), wish))
     say("asking for every fact")
     # in prompts that no search has seen
-    verdicts = judge_table(Forward.of(model, problem), problem, table_prompts(problem, seed=seed + FRESH))
-    recall = float(verdicts.recalled.mean())
-    return Built(
-        model, problem, method, recall, float(verdicts.margin.min()), time.perf_counter() - start,
-        table_bits(table, recall), widths, kept,
-    )  # fmt: skip
+    prompts = table_prompts(made.problem, seed=seed + FRESH)
+    verdicts = judge_table(Forward.of(made.model, made.problem), made.problem, prompts)
+    recall, margin = float(verdicts.recalled.mean()), float(verdicts.margin.min())
+    bits, seconds = table_bits(table, recall), time.perf_counter() - start
+    return Built(made.model, made.problem, name, recall, margin, seconds, bits, widths, kept)
 
 
-def _any_method(table: FactTable, wish: dict[str, Any], kept: Kept) -> tuple[str, Any]:
-    """The smaller of readout and, for a small table, attention; where neither is small enough, training."""
-    tries = ["readout", "attention"] if table.S + table.R <= SMALL else ["readout"]
-    found: list[tuple[int, str, Any]] = []
+def _auto(wish: _Wish) -> tuple[str, Made, Sequence[Width]]:
+    """The smaller of gated and, for a small table, values; where neither is small enough, training."""
+    candidates: list[tuple[str, Made, Sequence[Width]]] = []
     refusals: list[Exception] = []
-    for name in tries:
+    for name in ("gated", "values") if wish.table.S + wish.table.R <= SMALL else ("gated",):
         try:
-            made = MAKERS[name](table, **wish, kept=kept)
-            found.append((made[0].n_params, name, made))
+            candidates.append((name, *_made(fact_recipe(name), wish)))
         except (FactholdError, ValueError) as error:  # a sum cannot hold every table
             refusals.append(error)
-            wish["say"](f"{name}: {error}")
-    if found:
-        return min(found, key=lambda entry: entry[0])[1:]
-    if wish["max_params"] is None:
+            wish.say(f"{name}: {error}")
+    if candidates:
+        return min(candidates, key=lambda one: one[1].model.n_params)
+    if wish.max_params is None:
         raise refusals[0]
-    return "train", _train(table, **wish, kept=kept)
+    return ("train", *_made(fact_recipe("train"), wish))
 
 
-Make = Callable[[int], tuple[Transformer, FactualRecall]]
+def _made(recipe: FactRecipe, wish: _Wish) -> tuple[Made, Sequence[Width]]:
+    """The smallest model by this recipe, and the widths of its groups of neurons where it has such."""
+    if reason := recipe.refuses(wish.table):
+        raise FactholdError(f"recipe={recipe.name!r} cannot hold these facts: {reason}")
+    if recipe.name == "gated":  # it has a search of its own, for each group of neurons
+        model, problem, widths = gated(
+            wish.table, accuracy=wish.accuracy, seed=wish.seed, max_params=wish.max_params, say=wish.say,
+            kept=wish.kept, **wish.prompts,
+        )  # fmt: skip
+        made = Made(model, problem)
+    elif recipe.sizing is None:
+        raise ValueError(f"recipe={recipe.name!r} does not say how its size grows (sizing), so there is none to try")
+    else:
+        made, widths = _smallest(recipe, recipe.sizing, wish), []
+    if wish.max_params is not None and (n_params := made.model.n_params) > wish.max_params:
+        raise FactholdError(
+            f"max_params={wish.max_params}: the smallest model found has {n_params} parameters; allow more, or ask for "
+            "a smaller accuracy"
+        )
+    return made, widths
 
 
-def _smallest(
-    make: Make, what: str, guess: int, floor: int, *, accuracy: float, max_params: int | None, say: Say, ceiling: int,
-    margin: float = MARGIN,
-) -> tuple[Transformer, FactualRecall]:  # fmt: skip
-    """The model of the smallest size at which the share asked for wins by ``margin``."""
-    made: dict[int, tuple[Transformer, FactualRecall]] = {}
+def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Made:
+    """The model of the smallest size at which the share asked for wins by the recipe's margin."""
+    question = Question.of(wish.table, wish.accuracy, wish.prompts["n_noise"])
+    unit, guess, ceiling = _range(recipe, sizing, wish, question)
+    settings = wish.prompts | ({} if recipe.build is None else {"variant": OWN_FACTS})
+    made: dict[int, Made] = {}
     best = (0.0, 0)
 
-    def ask(size: int) -> float:
+    def ask(units: int) -> float:
         nonlocal best
-        say(f"{what}={size}")
-        model, problem = made[size] = make(size)
-        won = judge_table(Forward.of(model, problem), problem, table_prompts(problem)).margin > margin
-        share = float(won.mean())
+        size = unit * units
+        wish.say(f"{sizing.size}={size}")
+        d = size if sizing.size == "d" else sizing.d(question)
+        model, problem, _ = made[units] = recipe.make(
+            wish.table, d, size, goal=wish.accuracy, seed=wish.seed, per_head=sizing.per_head, say=wish.say, **settings
+        )
+        margins = judge_table(Forward.of(model, problem), problem, table_prompts(problem)).margin
+        share = float((margins > recipe.margin).mean())
         best = max(best, (share, -model.n_params))
-        say(f"{what}={size}: {model.n_params} parameters, {share:.2%} right")
+        wish.say(f"{sizing.size}={size}: {model.n_params} parameters, {share:.2%} right")
         return share
 
-    search = find_smallest(ask, accuracy, guess, floor=floor, ceiling=ceiling, tolerance=TOLERANCE)
+    floor = min(-(-sizing.least(question) // unit), ceiling)
+    search = find_smallest(ask, wish.accuracy, guess, floor=floor, ceiling=ceiling, tolerance=TOLERANCE)
     if search.enough is None:
         raise FactholdError(
-            f"no {what} up to {ceiling} recalls {accuracy:.4g} of the facts; {best[0]:.4g} at most, with "
-            f"{-best[1]} parameters: ask for a smaller share with --accuracy, or take another --method"
+            f"accuracy={wish.accuracy:.4g}: no {sizing.size} up to {unit * ceiling} recalls so much by "
+            f"recipe={recipe.name!r}; {best[0]:.4g} at most, with {-best[1]} parameters: ask for a smaller accuracy, "
+            + ("" if wish.max_params is None else "allow more with max_params, ")
+            + "or take another recipe"
         )
-    model, problem = made[search.enough]
-    if max_params is not None and model.n_params > max_params:
+    return made[search.enough]
+
+
+def _range(recipe: FactRecipe, sizing: Sizing, wish: _Wish, question: Question) -> tuple[int, int, int]:
+    """The unit of sizes, and in units where a search starts and where it ends."""
+    unit, params = sizing.unit(question), lambda size: sizing.shape(question, size).n_params
+    guess = max(1, round(sizing.guess(question) / unit), -(-sizing.least(question) // unit))
+    if params(unit * guess) > MOST:
         raise FactholdError(
-            f"the smallest model found has {model.n_params} parameters, and --max-params is {max_params}; allow more, "
-            f"or ask for a smaller share with --accuracy"
+            f"recipe={recipe.name!r} would start from {params(unit * guess):.2g} parameters for {wish.table.S} "
+            f"subjects and {wish.table.R} relations; take recipe='gated', or fewer facts"
         )
-    return model, problem
-
-
-def _problem(table: FactTable, d: int, *, n_noise: int, T: int, p: np.ndarray | None, seed: int) -> FactualRecall:
-    key = derive("tokens", seed, d, "sphere")
-    return factual_recall(table, d, key=key, n_noise=n_noise, T=T, p=p, outputs="answers")
-
-
-def _attention(
-    table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
-    max_params: int | None, say: Say, kept: Kept,
-) -> tuple[Transformer, FactualRecall]:  # fmt: skip
-    """One token a head, values of least cross entropy; d is searched."""
-    n = table.S + table.R
-    _few("attention", table, 4 * 2 * n * n)
-
-    def make(d: int) -> tuple[Transformer, FactualRecall]:
-        problem = _problem(table, d, n_noise=n_noise, T=T, p=p, seed=seed)
-        return solved_values(problem), problem
-
-    return _smallest(
-        make, "d", n, 3, accuracy=accuracy, max_params=max_params, say=say, ceiling=WIDEST * n
-    )  # fmt: skip
-
-
-def _attention_mlp(
-    table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
-    max_params: int | None, say: Say, kept: Kept,
-) -> tuple[Transformer, FactualRecall]:  # fmt: skip
-    """The construction of theorem 4 at a d where its projections tell all tokens apart; m is searched."""
-    d = 16 * max(table.S, table.R) + 1
-    _few("attention-mlp", table, 2 * d * 40 * max(table.S, table.R))
-    problem = _problem(table, d, n_noise=n_noise, T=T, p=p, seed=seed)
-
-    def make(m: int) -> tuple[Transformer, FactualRecall]:
-        return attention_and_mlp(problem, m, key=derive("build", seed)), problem
-
-    guess = 40 * max(table.S, table.R)
-    return _smallest(make, "m", guess, 1, accuracy=accuracy, max_params=max_params, say=say, ceiling=WIDEST * guess)
-
-
-MOST = 1 << 26
-"""Parameters that a search with the paper's constructions may start from: beyond, it takes hours and gigabytes."""
-
-
-def _few(method: str, table: FactTable, parameters: int) -> None:
-    if parameters > MOST:
-        raise FactholdError(
-            f"--method {method} would start from {parameters:.2g} parameters for {table.S} subjects and {table.R} "
-            f"relations; take --method readout, or a smaller table"
-        )
-
-
-def _train(
-    table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
-    max_params: int | None, say: Say, kept: Kept,
-) -> tuple[Transformer, FactualRecall]:  # fmt: skip
-    """Training at H d_h = d and m = 4 d, d a multiple of H; d is searched."""
-    training = replace(protocol("transformer-short"), goal=accuracy)
-
-    def make(units: int) -> tuple[Transformer, FactualRecall]:
-        d = HEADS * units
-        problem = _problem(table, d, n_noise=n_noise, T=T, p=p, seed=seed)
-        start = Transformer.init(d, HEADS, units, BETA * d, key=derive("init", seed, d), bias=True, scaled=True)
-        task, key = RecallFacts.of(problem), derive("train", seed, d)
-        race = [Member(start, task, key, lr, "build") for lr in training.lrs]
-        runs = [run for run in fit(race, training, listener=_heard(say, d, training.steps)) if run.status != "diverged"]
-        if not runs:
-            return start, problem
-        return max(runs, key=lambda run: (run.succeeded, run.final)).model, problem
-
-    size = lambda units: n_params(d=HEADS * units, H=HEADS, d_h=units, m=BETA * HEADS * units)  # noqa: E731
-    units = 1
-    while TRAINED * FACTS_A_PARAMETER * size(units) < len(table):
-        units += 1
-    ceiling = units * 4
-    if max_params is not None:
-        if size(1) > max_params:
+    most, farthest = 4 * MOST, FARTHEST
+    if recipe.build is None:  # constructions are tried beyond max_params too, to say what would be enough
+        most, farthest = min(most, wish.max_params or most), FARTHEST_TRAINED
+        if params(unit) > most:
             raise FactholdError(
-                f"the smallest trained model has {size(1)} parameters, and --max-params is {max_params}"
+                f"max_params={most}: the smallest model by recipe={recipe.name!r} has {params(unit)} parameters"
             )
-        ceiling = max(u for u in range(1, ceiling + 1) if size(u) <= max_params)
-    return _smallest(
-        make, f"d/{HEADS}", min(units, ceiling), 1, accuracy=accuracy, max_params=None, say=say, ceiling=ceiling,
-        margin=0.0,
-    )  # fmt: skip
-
-
-MAKERS: dict[str, Callable[..., Any]] = {
-    "readout": readout, "attention": _attention, "attention-mlp": _attention_mlp, "train": _train,
-}  # fmt: skip
-
-
-def _heard(say: Say, d: int, steps: int) -> Listener:
-    return lambda i, done, share, _: say(f"training at d={d}: {done / steps:.0%} of the steps, {share:.2%} right")
+    ceiling = smallest(lambda units: units > farthest * guess or params(unit * units) > most, farthest * guess + 1) - 1
+    return unit, min(guess, ceiling), ceiling

@@ -18,15 +18,15 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from facthold._util.errors import FactholdError, check_positive
+from facthold.construct.neuron import bump, winning, with_bump
 from facthold.facts.names import Names
 from facthold.facts.problem import FactualRecall
 from facthold.knowledge import tables
-from facthold.knowledge.ask import Knowledge
-from facthold.knowledge.judge import NONE, Verdicts, contest, find_rows, judge, judge_table, right_answers
-from facthold.knowledge.neuron import bump, idle, winning, with_bump
+from facthold.knowledge.model import FRESH, Model
 from facthold.knowledge.rank_one import FEATURES, Change, Seen, rank_one, readout, see
 from facthold.memory.activations import ReLU
 from facthold.models.forward import Forward, Tokens, prompts, table_prompts
+from facthold.models.judge import NONE, Verdicts, contest, find_rows, judge, judge_table, right_answers
 from facthold.models.transformer import Transformer
 
 DRAWS, ROWS = 8, 1 << 12
@@ -38,8 +38,6 @@ PROBES = 10
 """Fresh prompts in which the edited fact is asked."""
 SAMPLED = 1 << 13
 """Facts by which embeddings of a new subject are compared."""
-FRESH = 1 << 20
-"""Seeds of prompts that judge start here, far from those that a change is made from."""
 
 
 @dataclass(frozen=True)
@@ -87,34 +85,21 @@ class Report:
         return asdict(self) | {"answer": self.answer, "done": self.done}
 
 
-@dataclass(frozen=True, eq=False)
-class Edited:
-    """The model after a change, its problem with the table after it, and what happened."""
-
-    model: Transformer
-    problem: FactualRecall
-    report: Report
-
-
 def edit(
     model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str, *, in_place: bool = False
-) -> Edited:
+) -> Model:
     """Give a fact of the table another answer. The answer may be new: it then gets an embedding of its own."""
-    known = Knowledge(model, problem)
-    row = _find(known, subject, relation)
-    if row == NONE:
-        raise FactholdError(f"({subject}, {relation}) is not in the table; take add for a new fact")
-    F = _outputs(known.forward, problem)
-    problem, a = tables.with_answer(problem, answer, F)
-    after = tables.replaced(problem, row, a)
-    return _changed(known, after, row, a, ("edit", (a,)), in_place)
+    known = Model(model, problem)
+    row = known.find_row(subject, relation, "; take add for a new fact")
+    problem, a = tables.with_answer(problem, answer, _outputs(known))
+    return _changed(known, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
 
 def add(
     model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str, *, in_place: bool = False
-) -> Edited:
+) -> Model:
     """Put a fact into the table and the model. Subject and answer may be new; a new relation needs a new model."""
-    known = Knowledge(model, problem)
+    known = Model(model, problem)
     subjects, relations, _ = known.names
     r = relations.get(relation)
     if r is None:
@@ -125,76 +110,70 @@ def add(
     s = subjects.exact(subject)  # any other name is a new one
     if s is not None and find_rows(problem.table, np.array([s]), np.array([r]))[0] != NONE:
         raise FactholdError(f"({subject}, {relation}) is in the table; take edit to change its answer")
-    problem, a = tables.with_answer(problem, answer, _outputs(known.forward, problem))
+    problem, a = tables.with_answer(problem, answer, _outputs(known))
     if s is None:
         problem, s = tables.with_subject(problem, subject, _distinct(known, r))
     after = tables.added(problem, s, r, a)
-    return _changed(known, after, len(after.table) - 1, a, ("add", (a,)), in_place)
+    return _changed(known, after, len(after.table) - 1, a, "add", (a,), in_place)
 
 
-def forget(
-    model: Transformer, problem: FactualRecall, subject: str, relation: str, *, in_place: bool = False
-) -> Edited:
+def forget(model: Transformer, problem: FactualRecall, subject: str, relation: str, *, in_place: bool = False) -> Model:
     """Take a fact out of the table, and let the model say something else: the output that comes next to it.
 
     An arg max always says something, so that forgetting can only mean that the answer is not said.
     """
-    known = Knowledge(model, problem)
-    row = _find(known, subject, relation)
-    if row == NONE:
-        raise FactholdError(f"({subject}, {relation}) is not in the table; there is nothing to forget")
+    known = Model(model, problem)
+    row = known.find_row(subject, relation, "; there is nothing to forget")
     if len(problem.table) == 1:
         raise FactholdError("this is the only fact of the table, and a model without facts is none; delete its file")
     asked, answers = right_answers(problem.table, np.array([row]))
     F = known.forward.states(prompts_of(problem, row, 1, seed=0)).F
     rival = contest(known.forward.U, F, asked, answers).rivals[0, 0]
-    return _changed(known, problem, row, int(rival), ("forget", tuple(answers.tolist())), in_place)
+    return _changed(known, problem, row, int(rival), "forget", tuple(answers.tolist()), in_place)
 
 
 def _changed(
-    known: Knowledge, after: FactualRecall, row: int, wins: int, what: tuple[str, tuple[int, ...]], in_place: bool
-) -> Edited:
-    """Let the output ``wins`` be said at a row of ``after``'s table, and report.
+    known: Model, after: FactualRecall, row: int, wins: int, kind: str, named: tuple[int, ...], in_place: bool
+) -> Model:
+    """Let the output ``wins`` be said at a row of ``after``'s table, and report; ``named`` are the answers it is about.
 
     The weights that are there are changed if all other facts stay right; else the fact gets a neuron of its own, unless
     the change is to be ``in_place`` or no neuron can be on at this fact alone.
     """
-    (kind, named), table, was = what, after.table, known.problem.table
-    new = tuple(n for n, more in (("subject", table.S > was.S), ("answer", table.A > was.A)) if more)
-    forward = Forward.of(known.model, after)
+    table, start = after.table, Model(known.model, after)
+    new = tuple(n for n, more in (("subject", table.S > known.table.S), ("answer", table.A > known.table.A)) if more)
+    forward, tokens = start.forward, table_prompts(after, seed=FRESH)
     draws = _draws(forward, len(table))
     seen, edited, pairs = _contested(forward, after, row, wins, draws)
-    told = judge_table(forward, after, table_prompts(after, seed=FRESH))
+    before = judge_table(forward, after, tokens)
     others = np.arange(len(table)) != row
     # a new answer alone may make a tie where there was none: what was right is judged without it
     right = judge_table(known.forward, known.problem, table_prompts(known.problem, seed=FRESH)).recalled
-    right = np.pad(right, (0, len(table) - len(right)))
-    fresh, rows = prompts_of(after, row, PROBES, seed=FRESH), np.full(PROBES, row)
-    said = _said(known, row) if kind != "add" else known_as(after, known.model, judge(forward, table, fresh, rows))
+    right = np.pad(right, (0, len(table) - len(right))) & others
+    asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
+    said = asked.output_name(_most(_probed(asked, row).said))
 
-    def tried(model: Transformer, way: str, size: float) -> Edited:
+    def tried(model: Transformer, matrix: str, size: float) -> Model:
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
-        now = Forward.of(model, after)
-        probes = judge(now, table, fresh, rows)
+        now = Model(model, after)
+        probes, verdicts = _probed(now, row), judge_table(now.forward, after, tokens)
         hits = ~np.isin(probes.said, table.right(row)) if kind == "forget" else probes.recalled
-        telling = judge_table(now, after, table_prompts(after, seed=FRESH))
-        kept, unchanged = compare(told, telling, others, right)
-        known_now = Knowledge(model, after)
-        speak, (subjects, relations, answers) = known_now.output_name, known_now.names
+        subjects, relations, answers = now.names
         report = Report(
             kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in named),
-            said, speak(_most(probes.said)), float(hits.mean()), way, size, int(size > 0),
-            int(others.sum()), kept, unchanged, model.n_params - known.model.n_params, new,
+            said, now.output_name(_most(probes.said)), float(hits.mean()), matrix, size, int(size > 0),
+            int(others.sum()), _mean(verdicts.recalled[right]), _mean((verdicts.said == before.said)[others]),
+            model.n_params - known.n_params, new,
         )  # fmt: skip
-        return Edited(model, tables.without(after, row) if kind == "forget" else after, report)
+        return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 
-    if kind == "edit" and judge(forward, table, fresh, rows).recalled.all():
+    if kind == "edit" and _probed(start, row).recalled.all():
         return tried(known.model, "nothing", 0.0)
     change = rank_one(seen, forward.U, edited, wins, *pairs, draws=draws)
     first = tried(_with(known.model, seen, change), seen.part.name, change.size(seen.M))
     if in_place or (first.report.done and first.report.specificity == 1.0):
         return first
-    if (own := _own_neuron(known.model, seen, forward.U, edited, wins, told)) is None:
+    if (own := _own_neuron(known.model, seen, forward.U, edited, wins, before)) is None:
         return first
     second = tried(*own)
     return max((first, second), key=lambda e: (e.report.done, e.report.specificity))
@@ -202,7 +181,7 @@ def _changed(
 
 def _own_neuron(
     model: Transformer, seen: Seen, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], wins: int,
-    told: Verdicts,
+    before: Verdicts,
 ) -> tuple[Transformer, str, float] | None:  # fmt: skip
     """The model with a neuron for the edited prompts, what that is called, and its size; None where there is none."""
     if model.mlp is not None and not isinstance(model.mlp.sigma, ReLU):
@@ -210,37 +189,31 @@ def _own_neuron(
     own = bump(seen.x, edited, np.setdiff1d(np.arange(len(seen.x)), edited))
     if own is None:
         return None
-    margins = told.margin[told.recalled & np.isfinite(told.margin)]
+    margins = before.margin[before.recalled & np.isfinite(before.margin)]
     v = winning(seen.F[edited], U, wins, float(np.median(margins)) if len(margins) else 1.0)
-    k = len(own.b)
-    place = None if model.mlp is None else idle((~seen.silent)[None].astype(np.float64), k)
+    k, idle = len(own.b), np.flatnonzero(seen.silent)
+    place = None if model.mlp is None or len(idle) < k else idle[:k]
     size = float(np.linalg.norm(np.outer(own.signs, v))) / max(float(np.linalg.norm(seen.M)), 1e-300)
     name = f"{'new' if place is None else 'idle'} neuron" + ("" if k == 1 else f"s, {k}")
     return with_bump(model, own, v, place), name, size
 
 
-def _said(known: Knowledge, row: int) -> str:
-    """What a model says to a fact of its table."""
+def _probed(known: Model, row: int) -> Verdicts:
+    """A fact in fresh prompts."""
     fresh = prompts_of(known.problem, row, PROBES, seed=FRESH)
-    return known_as(known.problem, known.model, judge(known.forward, known.problem.table, fresh, np.full(PROBES, row)))
+    return judge(known.forward, known.table, fresh, np.full(PROBES, row))
 
 
-def known_as(problem: FactualRecall, model: Transformer, told: Verdicts) -> str:
-    """What is said most often, by its name."""
-    return Knowledge(model, problem).output_name(_most(told.said))
-
-
-def compare(before: Verdicts, after: Verdicts, facts: np.ndarray, right: Bool[np.ndarray, " n"]) -> tuple[float, float]:
-    """Of these facts, the share of those that were ``right`` that stay so, and the share of all that say the same."""
-    was = right & facts
-    kept = float(after.recalled[was].mean()) if was.any() else 1.0
-    return kept, float((after.said == before.said)[facts].mean()) if facts.any() else 1.0
+def _mean(hits: Bool[np.ndarray, " n"]) -> float:
+    """The share of hits, all where there are none to miss."""
+    return float(hits.mean()) if len(hits) else 1.0
 
 
 def specificity(
     before: tuple[Transformer, FactualRecall], after: tuple[Transformer, FactualRecall]
 ) -> tuple[float, float, int]:
-    """As `compare`, over all facts that both tables have with the same answers, and how many they are.
+    """Of the facts that both tables have with the same answers: the share of those that were right that still are, the
+    share of all that say the same, and how many they are.
 
     Many changes one after another are judged by it, from the first model to the last.
     """
@@ -251,12 +224,11 @@ def specificity(
     rows = np.array([i for i, j in enumerate(there) if j != NONE and was.right(i) == now.right(int(j))], np.int64)
     said, right = [], []
     for (model, problem), which in ((before, rows), (after, there[rows])):
-        known = Knowledge(model, problem)
-        told = judge(known.forward, problem.table, table_prompts(problem, seed=FRESH)[0][which], which)
-        said.append(np.array([known.output_name(int(output)) for output in told.said]))
-        right.append(told.recalled)
-    kept = float(right[1][right[0]].mean()) if right[0].any() else 1.0
-    return kept, float((said[0] == said[1]).mean()) if len(rows) else 1.0, len(rows)
+        known = Model(model, problem)
+        verdicts = judge(known.forward, problem.table, table_prompts(problem, seed=FRESH)[0][which], which)
+        said.append(np.array([known.output_name(int(output)) for output in verdicts.said]))
+        right.append(verdicts.recalled)
+    return _mean(right[1][right[0]]), _mean(said[0] == said[1]), len(rows)
 
 
 def still_held(reports: Sequence[Report], after: tuple[Transformer, FactualRecall]) -> float:
@@ -264,7 +236,7 @@ def still_held(reports: Sequence[Report], after: tuple[Transformer, FactualRecal
 
     A relation that went with its last fact can no longer be asked for; what was forgotten then is judged as it was.
     """
-    known = Knowledge(*after)
+    known = Model(*after)
     subjects, relations, answers = (_numbers(names) for names in known.names)
     last = {(report.subject, report.relation): report for report in reports}
     held = [report.done for report in last.values() if report.relation not in relations]
@@ -272,10 +244,10 @@ def still_held(reports: Sequence[Report], after: tuple[Transformer, FactualRecal
     s, r = (np.array(numbers, np.int64) for numbers in (
         [subjects[report.subject] for report in asked], [relations[report.relation] for report in asked]
     ))  # fmt: skip
-    told = known.ask_many(s, r, seed=FRESH)
+    verdicts = known.ask_many(s, r, seed=FRESH)
     held += [
         int(said) not in [answers[name] for name in report.answers] if report.kind == "forget" else bool(right)
-        for report, said, right in zip(asked, told.said, told.recalled, strict=True)
+        for report, said, right in zip(asked, verdicts.said, verdicts.recalled, strict=True)
     ]
     return float(np.mean(held))
 
@@ -302,8 +274,7 @@ def _contested(
 
 def _draws(forward: Forward, facts: int) -> int:
     """Two of each fact at least, unless their features would be more than are held: then one."""
-    width = len(forward.V) or forward.W_O.shape[0] * forward.W_O.shape[1]
-    return int(np.clip(ROWS // facts, 2 if 2 * facts * width <= FEATURES else 1, DRAWS))
+    return int(np.clip(ROWS // facts, 2 if 2 * facts * len(forward.last_map[1]) <= FEATURES else 1, DRAWS))
 
 
 def _with(model: Transformer, seen: Seen, change: Change) -> Transformer:
@@ -314,24 +285,18 @@ def _with(model: Transformer, seen: Seen, change: Change) -> Transformer:
     return eqx.tree_at(lambda t: t.mlp.V, model, M)
 
 
-def _find(known: Knowledge, subject: str, relation: str) -> int:
-    """The row that has both, or NONE."""
-    s, r = (names.find(name) for names, name in zip(known.names, (subject, relation), strict=False))
-    return int(find_rows(known.problem.table, np.array([s]), np.array([r]))[0])
-
-
 def prompts_of(problem: FactualRecall, row: int, n: int, *, seed: int) -> Tokens:
     """n prompts for one fact, with noise by the seeds from ``seed`` on."""
     s, r = problem.table.subjects[[row]], problem.table.relations[[row]]
     return np.concatenate([prompts(problem, s, r, seed=seed + i) for i in range(n)])
 
 
-def _outputs(forward: Forward, problem: FactualRecall) -> Float[np.ndarray, "facts d"]:
+def _outputs(known: Model) -> Float[np.ndarray, "facts d"]:
     """F at a prompt of every fact."""
-    return np.concatenate([states.F for _, states in forward.blocks(table_prompts(problem)[0])])
+    return np.concatenate([states.F for _, states in known.forward.blocks(table_prompts(known.problem)[0])])
 
 
-def _distinct(known: Knowledge, r: int) -> Callable[[FactualRecall], float]:
+def _distinct(known: Model, r: int) -> Callable[[FactualRecall], float]:
     """How well the last subject of a problem is told from the facts that are known: h^T C^-1 h, one over what a change
     there does to them. C is the same for every embedding that is tried, and of a large table some facts are enough."""
     tokens = table_prompts(known.problem)[0]

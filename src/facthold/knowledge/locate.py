@@ -18,10 +18,10 @@ from jaxtyping import Bool, Float, Int
 
 from facthold._util.errors import FactholdError
 from facthold.facts.problem import FactualRecall
-from facthold.knowledge.ask import Knowledge
-from facthold.knowledge.judge import NONE, Verdicts, find_rows, judge_outputs
+from facthold.knowledge.model import Model
 from facthold.memory.activations import ReLU
 from facthold.models.forward import Forward, States, prompts, table_prompts
+from facthold.models.judge import NONE, Verdicts, joined, judge_outputs
 from facthold.models.transformer import Transformer
 
 DIRECT, MLP = "direct path", "MLP"
@@ -36,7 +36,7 @@ PerComponent = Float[np.ndarray, "n C"]
 class Located:
     """n facts, taken apart. A component is a head, all that the heads add directly, or the MLP.
 
-    margin = direct.sum + through.sum + bias + unsplit, and direct.sum + mlp: two ways to cut the same sum.
+    margin = direct.sum + mlp, and for a ReLU mlp = through.sum + bias.
     """
 
     components: tuple[str, ...]
@@ -49,19 +49,14 @@ class Located:
     """By frozen gates; zero without an MLP, and where its activation is no ReLU."""
     bias: Float[np.ndarray, " n"]
     """What the MLP's bias adds, through the gates."""
-    unsplit: Float[np.ndarray, " n"]
-    """The MLP's part where its activation is no ReLU, and cannot be split over the heads."""
+    mlp: Float[np.ndarray, " n"]
+    """The MLP's part of the margin."""
     contributions: PerComponent
     """Of each component to the margin: for a head both of its parts."""
     ablated: PerComponent
     """The margin without it, over the best rival that there is then."""
     changed: Bool[np.ndarray, "n C"]
     """Whether the model says something else without it."""
-
-    @property
-    def mlp(self) -> Float[np.ndarray, " n"]:
-        """The MLP's part of the margin."""
-        return self.through.sum(axis=1) + self.bias + self.unsplit
 
     @cached_property
     def order(self) -> Int[np.ndarray, "n C"]:
@@ -81,11 +76,6 @@ class Located:
     def changed_by_rank(self) -> Float[np.ndarray, " C"]:
         """How often the answer changes without the component that is named first, second, ..."""
         return np.take_along_axis(self.changed, self.order, axis=1).mean(axis=0)
-
-    @classmethod
-    def joined(cls, parts: list["Located"]) -> "Located":
-        names = list(cls.__dataclass_fields__)[1:]
-        return cls(parts[0].components, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 @dataclass(frozen=True)
@@ -132,24 +122,22 @@ def locate_all(
     for at, states in forward.blocks(table_prompts(problem, seed=seed)[0]):
         parts.append(_locate(forward, problem, states, np.arange(n)[at])[0])
         say(f"{at.stop} of {n} facts")
-    return Located.joined(parts)
+    return joined(parts)
 
 
 def locate(model: Transformer, problem: FactualRecall, subject: str, relation: str, *, seed: int = 0) -> Location:
     """One fact of the table, in words."""
-    known = Knowledge(model, problem)
+    known = Model(model, problem)
     subjects, relations, answers = known.names
-    s, r = np.array([subjects.find(subject)]), np.array([relations.find(relation)])
-    rows = find_rows(problem.table, s, r)
-    if rows[0] == NONE:
-        raise FactholdError(f"({subject}, {relation}) is not in the table, so no weights hold it; add it first")
+    rows = np.array([known.find_row(subject, relation, ", so no weights hold it; add it first")])
+    s, r = problem.table.subjects[rows], problem.table.relations[rows]
     tokens = prompts(problem, s, r, seed=seed)
     states = known.forward.states(tokens)
     found, without = _locate(known.forward, problem, states, rows)
     g = known.forward.U[found.right[0]].astype(np.float64) - known.forward.U[found.rival[0]]
     by_neuron = states.hidden[0] * (known.forward.V @ g)
     top = np.argsort(-np.abs(by_neuron))[:NEURONS]
-    looks = _attends(known, known.forward.attention(tokens)[0])
+    looks = _attends(known.forward.attention(tokens)[0])
     H = found.direct.shape[1]
     parts = [
         Part(
@@ -181,14 +169,15 @@ def _locate(
     written = np.einsum("nhi,hid->nhd", states.heads, forward.W_O)
     direct = np.einsum("nhd,nd->nh", written, g)
     by_neuron = g @ forward.V.T
-    through, bias, unsplit = np.zeros_like(direct), np.zeros(len(g)), np.zeros(len(g))
+    through, bias = np.zeros_like(direct), np.zeros(len(g))
     if isinstance(forward.sigma, ReLU):
         open_gates = by_neuron * (states.hidden > 0)
         through = np.einsum("nhd,nd->nh", written, open_gates @ forward.W)
         bias = open_gates @ forward.b
+        mlp = through.sum(axis=1) + bias
     else:
-        unsplit = (states.hidden * by_neuron).sum(axis=1)
-    paths = [direct.sum(axis=1), through.sum(axis=1) + bias + unsplit]
+        mlp = (states.hidden * by_neuron).sum(axis=1)
+    paths = [direct.sum(axis=1), mlp]
     H, has_mlp = direct.shape[1], len(forward.W) > 0
     without = [
         judge_outputs(forward, problem.table, F, rows) for F in _ablated(forward, states, written, paths=has_mlp)
@@ -196,7 +185,7 @@ def _locate(
     names = [f"head {h}" for h in range(H)] + ([DIRECT, MLP] if has_mlp else [])
     found = Located(
         components=tuple(names), right=whole.right, rival=whole.rival, margin=whole.margin, direct=direct,
-        through=through, bias=bias, unsplit=unsplit,
+        through=through, bias=bias, mlp=mlp,
         contributions=np.stack([*(direct + through).T, *(paths if has_mlp else [])], axis=1),
         ablated=np.stack([verdicts.margin for verdicts in without], axis=1),
         changed=np.stack([verdicts.said != whole.said for verdicts in without], axis=1),
@@ -216,7 +205,7 @@ def _ablated(
         yield states.x
 
 
-def _attends(known: Knowledge, attention: Float[np.ndarray, "T H"]) -> list[str]:
+def _attends(attention: Float[np.ndarray, "T H"]) -> list[str]:
     """What each head of one prompt looks at most: its subject, its relation, the noise or EOS."""
     shares = [attention[0], attention[1], attention[2:-1].sum(axis=0), attention[-1]]
     kinds = ("subject", "relation", "noise", "EOS")

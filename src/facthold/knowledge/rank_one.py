@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
-from facthold.knowledge.judge import Contest, contest, longest_of, rows_at_once
-from facthold.models.forward import BLOCK, Forward, States, Tokens
+from facthold.models.forward import BLOCK, Forward, Tokens
+from facthold.models.judge import contest
 
 ROUNDS = 8
 """Solves for k and for delta. Later ones change little."""
@@ -41,7 +41,6 @@ STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a least-squares step that are tried: which pairs fall short may change on the way."""
 
 Vector = Float[np.ndarray, " _"]
-Pairs = tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,11 +79,11 @@ def readout(forward: Forward, tokens: Tokens, columns: Int[np.ndarray, " used"] 
 
     With ``columns``, these rows of M alone; what the others add is in the base.
     """
-    name, M = _last_map(forward)
+    name, M = forward.last_map
     columns = np.arange(len(M)) if columns is None else columns
     features, base = np.empty((len(tokens), len(columns))), np.empty((len(tokens), M.shape[1]))
     for at, states in forward.blocks(tokens):
-        features[at] = _features(states)[:, columns]
+        features[at] = states.features[:, columns]
         base[at] = states.F - features[at] @ M[columns]
     return Readout(name, M[columns], features, base)
 
@@ -95,25 +94,17 @@ def see(forward: Forward, tokens: Tokens, edited: Int[np.ndarray, " draws"], mos
     No more than ``most`` of them are held, once, beside n (2 d + q / 8) numbers and bytes. Where they would be more, k
     is left zero but at the features that are largest at the edited prompts: every prompt is still watched.
     """
-    _, M = _last_map(forward)
+    _, M = forward.last_map
     x, F = (np.empty((len(tokens), M.shape[1])) for _ in range(2))
     there = np.empty((len(tokens), -(-len(M) // 8)), np.uint8)  # a bit a feature
     for at, states in forward.blocks(tokens):
-        x[at], F[at], there[at] = states.x, states.F, np.packbits(_features(states) != 0, axis=1)
+        x[at], F[at], there[at] = states.x, states.F, np.packbits(states.features != 0, axis=1)
     prompts, columns = connected(there, edited)
     if len(prompts) * len(columns) > most:
         size = np.abs(readout(forward, tokens[edited], columns).features).mean(axis=0)
         columns = np.sort(columns[np.argsort(-size, kind="stable")[: max(1, most // len(prompts))]])
     on = np.unpackbits(np.bitwise_or.reduce(there, axis=0), count=len(M)).astype(bool)
     return Seen(M, x, F, ~on, prompts, columns, readout(forward, tokens[prompts], columns))
-
-
-def _last_map(forward: Forward) -> tuple[str, Float[np.ndarray, "q d"]]:
-    return ("mlp.V", forward.V) if len(forward.V) else ("W_O", forward.W_O.reshape(-1, forward.W_O.shape[2]))
-
-
-def _features(states: States) -> Float[np.ndarray, "n q"]:
-    return states.hidden if states.hidden.shape[1] else states.heads.reshape(len(states.heads), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,16 +117,6 @@ class Change:
     def size(self, M: Float[np.ndarray, "q d"]) -> float:
         """|k delta^T| over |M|, in Frobenius' norm."""
         return float(np.linalg.norm(self.k) * np.linalg.norm(self.delta)) / max(float(np.linalg.norm(M)), 1e-300)
-
-
-def watch(at: Readout, U: Float[np.ndarray, "M d"], asked: np.ndarray, answers: np.ndarray) -> Contest:
-    """Each prompt's best right answer and its nearest rivals, in blocks."""
-    size, longest, parts, F = rows_at_once(U, RIVALS), longest_of(U), [], at.F
-    for i in range(0, len(F), size):
-        here = (asked >= i) & (asked < i + size)
-        parts.append(contest(U, F[i : i + size], asked[here] - i, answers[here], RIVALS, longest))
-    names = ("right", "own", "rivals", "against")
-    return Contest(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def rank_one(
@@ -201,7 +182,7 @@ class _Problem:
 
     h: Float[np.ndarray, "n q"]
     prompt: Int[np.ndarray, " rows"]
-    """The prompt of each row of pairs: all prompts, then the edited ones again."""
+    """The prompt of each row of pairs: all n prompts, then the edited ones again, with every output for a rival."""
     U: Float[np.ndarray, "M d"]
     G: Float[np.ndarray, "q q"]
     """sum_j h_j h_j^T over the other facts, with `STABLE`."""
@@ -210,8 +191,6 @@ class _Problem:
     lacking: Float[np.ndarray, "rows k"]
     """tau_j - margin_jb as it is before the change; -inf at pairs that do not count."""
     w: Vector
-    ours: Bool[np.ndarray, " rows"]
-    """The rows that were added for the edited prompts."""
     edited: Int[np.ndarray, " draws"]
     answer: int
     mu: float
@@ -222,14 +201,15 @@ class _Problem:
         answers: np.ndarray, draws: int, goal: tuple[float, float] | None,
     ) -> "_Problem":  # fmt: skip
         U = U.astype(np.float64)
-        c, n, F = watch(at, U, asked, answers), len(at.features), at.F
+        n, F = len(at.features), at.F
+        c = contest(U, F, asked, answers, RIVALS)
         rivals = np.concatenate([c.rivals, np.full((n, 1), answer)], axis=1)
         margins = c.own[:, None] - np.concatenate([c.against, (F @ U[answer])[:, None]], axis=1)
         margins[asked[answers == answer], -1] = np.inf  # where the new answer is right too, it is no rival
         others = ~np.isin(np.arange(n), edited)
         mu, cap = quantiles(margins[others].min(axis=1)) if goal is None else goal
         lacking = np.clip(margins.min(axis=1, keepdims=True), FLOOR * cap, cap) - margins
-        lacking[edited] = -np.inf  # the edited prompts come again below, with every output for a rival
+        lacking[edited] = -np.inf  # the edited prompts come again below
         more, against, margins = _every_rival(F, U, edited, answer, rivals.shape[1])
         return cls(
             h=at.features,
@@ -240,7 +220,6 @@ class _Problem:
             rivals=np.concatenate([rivals, against]),
             lacking=np.concatenate([lacking, mu - margins]),
             w=np.concatenate([np.ones(n), np.full(len(more), URGENT * draws / len(edited))]),
-            ours=np.arange(n + len(more)) >= n,
             edited=edited,
             answer=answer,
             mu=mu,
@@ -251,12 +230,10 @@ class _Problem:
         h = self.h[self.edited].mean(axis=0)
         c = np.linalg.solve(self.G, h)
         k = c / max(h @ c, 1e-300)
-        ours = np.isfinite(self.lacking) & self.ours[:, None]
-        rows, columns = np.nonzero(ours)
-        along = self.U @ self.U[self.answer]
-        gain = (along[self.answer] - along[self.rivals[rows, columns]]) * self.moves(k)[rows]
-        reach = self.lacking[rows, columns] / np.maximum(gain, 0.01 * along[self.answer])
-        return Change(k, max(reach.max(initial=0.0), 0.0) * self.U[self.answer])
+        n, along = len(self.h), self.U @ self.U[self.answer]
+        gain = (along[self.answer] - along[self.rivals[n:]]) * self.moves(k)[n:, None]
+        reach = self.lacking[n:] / np.maximum(gain, 0.01 * along[self.answer])
+        return Change(k, reach.max(initial=0.0) * self.U[self.answer])
 
     def moves(self, k: Vector) -> Float[np.ndarray, " rows"]:
         """h . k: how much of delta each row's prompt gets."""
@@ -292,12 +269,10 @@ class _Problem:
 
     def enough(self, change: Change) -> Change:
         """The change made longer, where the edited fact would not win by half of mu: this one has to be held."""
-        rows = np.flatnonzero(self.ours)
-        c = self.moves(change.k)
-        _, D = self._short(c, change)
-        gain = -c[rows, None] * D[rows]
-        need = self.lacking[rows] - self.mu / 2
-        behind = np.isfinite(need) & (need > gain)
+        n, c = len(self.h), self.moves(change.k)
+        gain = -c[n:, None] * self._short(c, change)[1][n:]
+        need = self.lacking[n:] - self.mu / 2
+        behind = need > gain
         if not behind.any() or (gain[behind] <= 0).any():
             return change
         return Change(change.k, change.delta * (need[behind] / gain[behind]).max())

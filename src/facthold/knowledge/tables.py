@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.errors import FactholdError
-from facthold.facts.names import Names, clean
+from facthold.facts.names import Names, clean, unfit
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable, Labels
 
@@ -36,7 +36,7 @@ def with_answer(problem: FactualRecall, name: str, F: Float[np.ndarray, "facts d
     order = np.lexsort((excess.max(axis=0), (excess > 0).sum(axis=0)))
     phi = np.concatenate([problem.phi, tried[order[:1]].astype(problem.phi.dtype)])
     labels = None if table.labels is None else replace(table.labels, answers=(*table.labels.answers, clean(name)))
-    return _with(problem, replace(table, A=table.A + 1, labels=labels), phi), table.A
+    return replace(problem, table=replace(table, A=table.A + 1, labels=labels), phi=phi), table.A
 
 
 def with_subject(
@@ -51,7 +51,7 @@ def with_subject(
     labels = None if table.labels is None else replace(table.labels, subjects=(*table.labels.subjects, clean(name)))
     larger = replace(table, S=table.S + 1, labels=labels)
     tried = _draw(problem.phi[: table.S], "subject", name, SUBJECT_TRIES).astype(problem.phi.dtype)
-    problems = (_with(problem, larger, np.insert(problem.phi, table.S, row, axis=0)) for row in tried)
+    problems = (replace(problem, table=larger, phi=np.insert(problem.phi, table.S, row, axis=0)) for row in tried)
     return max(problems, key=told_apart), table.S  # one at a time: each has all embeddings
 
 
@@ -60,7 +60,7 @@ def replaced(problem: FactualRecall, row: int, a: int) -> FactualRecall:
     answers = problem.table.answers.copy()
     answers[row] = a
     also = problem.table.also
-    return _with(problem, replace(problem.table, answers=answers, also=also[also[:, 0] != row]), problem.phi)
+    return replace(problem, table=replace(problem.table, answers=answers, also=also[also[:, 0] != row]))
 
 
 def added(problem: FactualRecall, s: int, r: int, a: int) -> FactualRecall:
@@ -70,7 +70,7 @@ def added(problem: FactualRecall, s: int, r: int, a: int) -> FactualRecall:
     subjects, relations, answers = (np.append(column, value) for column, value in columns)
     p = None if problem.p is None else np.append(problem.p, problem.p.mean())
     larger = replace(table, subjects=subjects, relations=relations, answers=answers)
-    return FactualRecall(larger, problem.phi, problem.T, None if p is None else p / p.sum(), problem.outputs)
+    return replace(problem, table=larger, p=None if p is None else p / p.sum())
 
 
 def without(problem: FactualRecall, row: int) -> FactualRecall:
@@ -93,11 +93,7 @@ def without(problem: FactualRecall, row: int) -> FactualRecall:
         subjects, relations, answers = (tuple(names.names) for names in Names.of(table))
         labels = Labels(subjects, relations[:r] + relations[r + 1 :], answers)
     smaller = FactTable(table.S, R, table.A, **columns, labels=labels, also=also)
-    return FactualRecall(smaller, phi, problem.T, p, problem.outputs)
-
-
-def _with(problem: FactualRecall, table: FactTable, phi: Float[np.ndarray, "V d"]) -> FactualRecall:
-    return FactualRecall(table, phi, problem.T, problem.p, problem.outputs)
+    return replace(problem, table=smaller, phi=phi, p=p)
 
 
 def _draw(like: Float[np.ndarray, "n d"], kind: str, name: str, n: int) -> Float[np.ndarray, "k d"]:
@@ -112,9 +108,7 @@ def _draw(like: Float[np.ndarray, "n d"], kind: str, name: str, n: int) -> Float
 
 
 def _check_name(kind: str, name: str, n: int, labels: Labels | None) -> None:
-    if not name.strip():
-        raise FactholdError(f"the new {kind} has an empty name")
-    if "\0" in name or any("\ud800" <= c <= "\udfff" for c in name):  # which no file of facts may have either
-        raise FactholdError(f"the new {kind} {name!r} has a NUL or half a character in it; leave it out")
-    if labels is None and name.strip() != str(n):
+    if reason := unfit(clean(name)):
+        raise FactholdError(f"the new {kind} {name!r} {reason}")
+    if labels is None and clean(name) != str(n):
         raise FactholdError(f"unknown {kind} {name!r}: the table has numbers, 0 to {n - 1}; a new one is {n}")

@@ -2,25 +2,62 @@
 
 Figures and claims say which cells they need. A cell that two of them share is computed once, and
 what is stored is found again by the hash of its spec.
+
+A module that defines cells loads neither JAX nor Matplotlib: what computes is imported inside `run`. So cells can be
+listed, counted and looked up in a store within a moment.
 """
 
 import dataclasses
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from facthold.lab.accounts import Account
+from facthold.lab.fields import Count, check_fields
+
+if TYPE_CHECKING:
+    from facthold.facts.table import FactTable
 
 Result = dict[str, Any]
 """What a cell finds: JSON values by name. An expected failure is a value here, never an exception."""
 
+KINDS: dict[str, type["Cell"]] = {}
+"""Every kind of cell that was defined so far, by name."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(ABC):
-    """Base of all kinds of cells: frozen dataclasses whose fields are JSON values or tuples of them."""
+    """Base of all kinds of cells: frozen dataclasses whose fields are JSON values or tuples of them.
+
+    A kind has to say its name, its fields (with the types of `lab.fields`, which are checked) and `run`.
+    """
 
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     """Raised when the same spec would now give another result: older results are then computed again."""
+    counts_no_facts: ClassVar[str] = "it counts no facts"
+    """Why the counting bound says nothing about this kind, where `accounts` is not defined."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "kind" in cls.__dict__:
+            KINDS[cls.kind] = cls
+
+    def __post_init__(self) -> None:
+        """Refuse fields that their types do not allow. Kinds with further conditions begin with this."""
+        check_fields(self)
+
+    @classmethod
+    def of(cls, grid: Any, **fields: Any) -> Self:
+        """The cell with these fields, and all others that a figure's grid has by the same name.
+
+        A grid that says ``n_seeds`` gives the seeds 0, 1, ...
+        """
+        values = vars(grid) | ({"seeds": tuple(range(grid.n_seeds))} if hasattr(grid, "n_seeds") else {})
+        names = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in names} | fields)
 
     @abstractmethod
     def run(self) -> Result:
@@ -36,17 +73,20 @@ class Cell(ABC):
 
     @property
     def shape(self) -> str | None:
-        """The kind of model, such as 'alpha=1 beta=4 H=8': what is found is shown by it. None: not shown."""
+        """The kind of model, such as 'alpha=1 beta=4 H=8': capacities are shown by it. None: not shown."""
         return None
 
     @property
     def label(self) -> str:
-        """A few words for progress lines."""
-        return f"{self.kind} " + " ".join(f"{name}={value}" for name, value in self.spec.items())
+        """A few words for progress lines: the kind, and the fields that are not as they usually are."""
+        changed = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        changed = {f.name: changed[f.name] for f in dataclasses.fields(self) if changed[f.name] != f.default}
+        words = (f"{name}={_brief(value)}" for name, value in changed.items() if name not in ("seeds", "tolerance"))
+        return f"{self.kind} " + " ".join(words)
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The fields as plain JSON values."""
+        """The fields as plain JSON values. Kinds whose result depends on more, such as a protocol, add it."""
         return json.loads(json.dumps(dataclasses.asdict(self)))
 
     @property
@@ -54,3 +94,43 @@ class Cell(ABC):
         """The hash that the store keeps this cell under."""
         text = json.dumps([self.kind, self.version, self.spec], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
+        """The models of a result with the bits that they used, for the counting bound; or why it has none."""
+        return f"no bound: {self.counts_no_facts}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableCell(Cell):
+    """A cell about random tables of S subjects, R relations and D answers of each relation."""
+
+    S: Count
+    R: Count
+    D: Count
+
+    @property
+    def n_facts(self) -> int:
+        return self.S * self.R
+
+    def facts(self, seed: int, kind: str = "random") -> "FactTable":
+        """The table of this seed."""
+        from facthold.facts.seeded import seeded_table
+
+        return seeded_table(kind, self.S, self.R, self.D, seed)
+
+
+def cell_of(kind: str, spec: Mapping[str, Any]) -> Cell:
+    """The cell with this spec, as a store keeps it. Its kind must have been defined: see `lab.registry.kinds`."""
+    cls = KINDS[kind]
+    names = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{name: _tuples(value) for name, value in spec.items() if name in names})
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"({_brief(value[0])}...{_brief(value[-1])})" if isinstance(value, tuple) and len(value) > 2 else f"{value}"

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from facthold._util.errors import unknown
 from facthold.lab.cells import Cell
-from facthold.lab.figure import Values
+from facthold.lab.figure import PRESETS, Values
 
 Verdict = Literal["holds", "fails", "not run"]
 
@@ -36,13 +37,42 @@ class Claim:
     """The cells that a preset needs."""
     judge: Callable[[Sequence[Values]], Judgement]
 
-    def report(self, rows: Sequence[Values] | None) -> Mapping[str, Any]:
-        """The claim as a line of `facthold verify --json`; without rows it was not run."""
-        line = {"id": self.id, "place": self.place, "statement": self.statement}
+    def __post_init__(self) -> None:
+        """A preset that does not exist is refused for every claim alike."""
+        cells = self.cells
+
+        def checked(preset: str) -> list[Cell]:
+            if preset not in PRESETS:
+                raise unknown("preset", preset, PRESETS)
+            return cells(preset)
+
+        object.__setattr__(self, "cells", checked)
+
+    def report(self, rows: Sequence[Values] | None) -> "Judged":
+        """The verdict on these rows; without rows it was not run."""
         if rows is None:
-            return line | {"predicted": None, "measured": None, "error": None, "verdict": "not run"}
-        verdict = self.judge(rows)
-        return line | {
-            "predicted": verdict.predicted, "measured": verdict.measured, "error": verdict.error,
-            "verdict": "holds" if verdict.holds else "fails",
-        }  # fmt: skip
+            return Judged(self.id, self.place, self.statement)
+        judgement = self.judge(rows)
+        verdict: Verdict = "holds" if judgement.holds else "fails"
+        parts = (judgement.predicted, judgement.measured, judgement.error)
+        return Judged(self.id, self.place, self.statement, *parts, verdict)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim, and what came out: a line of `facthold verify`."""
+
+    id: str
+    place: str
+    statement: str
+    predicted: str | None = None
+    measured: str | None = None
+    error: str | None = None
+    verdict: Verdict = "not run"
+
+    @property
+    def holds(self) -> bool:
+        return self.verdict == "holds"
+
+    def as_json(self) -> Mapping[str, Any]:
+        return dict(vars(self))

@@ -11,13 +11,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from types import TracebackType
 
 from facthold._util.errors import FactholdError
 from facthold.lab import probe
-from facthold.lab.cells import Cell, Result
+from facthold.lab.cells import Cell
 from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
-from facthold.lab.provenance import Provenance
 
 COUNT_EVERY = 5.0
 """Seconds after which the cores of the cluster are counted again: nodes come and go."""
@@ -28,16 +26,14 @@ PATIENCE = 20.0
 class RayCluster(OneLaneEach):
     """The cluster whose head is at ``address`` ('host:port', or 'auto' for the one on this machine)."""
 
+    label = "a Ray cluster"
+
     def __init__(self, address: str) -> None:
         if importlib.util.find_spec("ray") is None:
             raise FactholdError("a Ray cluster needs Ray: pip install 'facthold[cluster]'")
         self.address = _checked(address)
         self._ours = False
         self._lanes, self._counted, self._answered = 0, 0.0, 0.0
-
-    @property
-    def label(self) -> str:
-        return "a Ray cluster"
 
     @property
     def lanes(self) -> int:
@@ -54,19 +50,21 @@ class RayCluster(OneLaneEach):
             self._ours = True
         self._count()
         if not self._lanes:
-            self._leave()
+            self.__exit__()
             raise FactholdError(f"the Ray cluster at {self.address} has no cores; add a node with ray start")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._leave()
+    def __exit__(self, *_: object) -> None:
+        import ray
+
+        if self._ours:
+            self._ours = False
+            ray.shutdown()
 
     def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
         import ray
 
-        task = ray.remote(num_cpus=1, max_retries=RETRIES)(_run)
+        task = ray.remote(num_cpus=1, max_retries=RETRIES)(Parcel.run)
         todo, lost, why = deque(cells), list[Cell](), ""
         running: dict[ray.ObjectRef, Running] = {}
         try:
@@ -113,17 +111,6 @@ class RayCluster(OneLaneEach):
             )
         self._counted = time.monotonic()
 
-    def _leave(self) -> None:
-        import ray
-
-        if self._ours:
-            self._ours = False
-            ray.shutdown()
-
-
-def _run(parcel: Parcel) -> tuple[Result, Provenance]:
-    return parcel.run()
-
 
 def _checked(address: str) -> str:
     """Only what Ray's own driver takes."""
@@ -131,7 +118,7 @@ def _checked(address: str) -> str:
     if address == "auto" or (found and 0 < int(found[2]) < 2**16):
         return address
     raise FactholdError(
-        f"--ray {address} is no address; give host:port as `ray start --head` prints it, such as 10.0.0.1:6379, or auto"
+        f"ray={address} is no address; give host:port as `ray start --head` prints it, such as 10.0.0.1:6379, or auto"
     )
 
 

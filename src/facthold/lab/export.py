@@ -1,6 +1,6 @@
-"""Stored results as tables for other tools: CSV, Parquet, NumPy arrays.
+"""Stored results as tables for other tools: CSV and Parquet (and `Rows.to_pandas`).
 
-One line a result. The columns are ``key``, ``kind``, ``version``, then ``spec.*``, ``result.*`` and
+One line for each result. The columns are ``key``, ``kind``, ``version``, then ``spec.*``, ``result.*`` and
 ``provenance.*``: those of all rows together, in the order in which they first appear.
 """
 
@@ -9,9 +9,7 @@ import dataclasses
 import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
+from typing import Any, TextIO
 
 from facthold._util.errors import FactholdError
 from facthold._util.files import writing
@@ -19,20 +17,14 @@ from facthold.lab.provenance import Provenance
 from facthold.lab.store import Row, to_json
 
 
-@runtime_checkable
-class TextStream(Protocol):
-    """Whatever text can be written to: sys.stdout, an open file, io.StringIO."""
-
-    def write(self, text: str, /) -> object: ...
-
-
-def to_csv(rows: Sequence[Row], to: str | Path | TextStream) -> None:
+def to_csv(rows: Sequence[Row], to: str | Path | TextIO) -> None:
     """Write CSV to a file or an open text stream. What is nested stands as JSON; what a row lacks, empty."""
-    if not isinstance(to, str | Path):
-        _write_csv(rows, to)
-        return
-    with writing(to) as binary, io.TextIOWrapper(binary, encoding="utf-8", newline="") as stream:
-        _write_csv(rows, stream)
+    if isinstance(to, str | Path):
+        with writing(to) as binary, io.TextIOWrapper(binary, encoding="utf-8", newline="") as stream:
+            return to_csv(rows, stream)
+    table, writer = columns(rows), csv.writer(to, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows([_cell_text(value) for value in line] for line in zip(*table.values(), strict=True))
 
 
 def to_parquet(rows: Sequence[Row], path: str | Path) -> None:
@@ -50,21 +42,6 @@ def to_parquet(rows: Sequence[Row], path: str | Path) -> None:
         arrays[name] = pa.array(texts, types.get(kind, pa.string()))
     with writing(path) as stream:
         pq.write_table(pa.table(arrays), stream)
-
-
-def to_arrays(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """Columns as arrays, one entry a row. A missing number is nan; lists, dicts and mixtures are objects."""
-    arrays = {}
-    for name, values in columns(rows).items():
-        kind = common_type(values)
-        if None in values and kind in (int, float):
-            arrays[name] = np.array([np.nan if v is None else v for v in values], dtype=float)
-        elif None in values or kind is object:
-            arrays[name] = np.empty(len(values), dtype=object)
-            arrays[name][:] = values
-        else:
-            arrays[name] = np.array(values, dtype=kind)
-    return arrays
 
 
 def columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
@@ -93,13 +70,6 @@ def _flat(row: Row) -> dict[str, Any]:
     line |= {f"spec.{name}": value for name, value in row.spec.items()}
     line |= {f"result.{name}": value for name, value in row.result.items()}
     return line | {f"provenance.{name}": value for name, value in dataclasses.asdict(row.provenance).items()}
-
-
-def _write_csv(rows: Sequence[Row], stream: TextStream) -> None:
-    table = columns(rows)
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows([_cell_text(value) for value in line] for line in zip(*table.values(), strict=True))
 
 
 def _cell_text(value: Any) -> str:

@@ -10,13 +10,15 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure as Canvas
+from typing import TYPE_CHECKING, Any
 
 from facthold._util.errors import FactholdError, unknown
 from facthold.lab.cells import Cell
+from facthold.lab.fields import check_fields
 from facthold.measure.scaling import Fit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 PRESETS = ("smoke", "quick", "paper")
 
@@ -35,8 +37,9 @@ class Figure:
     caption: str
     presets: Mapping[str, Any]
     cells: Callable[[Any], list[Cell]]
-    plot: Callable[[Sequence[Values]], Canvas]
-    fits: Callable[[Sequence[Values]], list[Fit]]
+    plot: "Callable[[Sequence[Values]], Canvas]"
+    fits: Callable[[Sequence[Values]], list[Fit]] = lambda rows: []
+    """Power laws through the points; none where nothing is fitted."""
     says: Callable[[Sequence[Values]], list[str]] = lambda rows: []
     """Numbers of the figure in words, where they are no power laws."""
 
@@ -50,6 +53,7 @@ class Figure:
             if name not in hints:
                 raise FactholdError(str(unknown(f"key in the config of {self.name}", name, hints)))
             grid = dataclasses.replace(grid, **{name: _typed(f"{self.name}.{name}", value, hints[name])})
+        check_fields(grid)
         return grid
 
     def save(self, rows: Sequence[Values], folder: Path, preset: str) -> list[Path]:
@@ -63,7 +67,7 @@ class Figure:
                     file, dpi=160, bbox_inches="tight", metadata={"Date": None} if "svg" in file.name else {}
                 )
         except OSError as error:
-            raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}; give another --out") from error
+            raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}") from error
         return files
 
 

@@ -4,16 +4,19 @@ A place computes and the driver stores. Whatever the place, a cell gives the sam
 one thread, and no cell knows how many lanes there are.
 """
 
+import importlib
 import pickle
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from types import TracebackType
+from typing import NamedTuple
 
 import facthold
 from facthold._util.errors import FactholdError
+from facthold._util.plugins import outside
+from facthold._util.programs import drop_programs
 from facthold.lab.cells import Cell, Result
 from facthold.lab.provenance import Provenance, provenance
 from facthold.lab.store import from_json, to_json
@@ -23,12 +26,13 @@ RETRIES = 3
 """How often a cell is tried again whose worker process or node died."""
 NAMED = 3
 """How many of the cells that are given up are named."""
+COMPUTING = ("jax", "equinox", "optax", "diffrax", "scipy.optimize", "scipy.special", "facthold.train.race")
+"""What cells import when they run."""
 WAIT = 0.5
 """Seconds that a place waits at most before it lets the driver speak: Ctrl-C is heard, progress moves."""
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(NamedTuple):
     """A cell that is done, and where and when it was."""
 
     cell: Cell
@@ -36,8 +40,7 @@ class Finished:
     origin: Provenance
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """A cell in flight."""
 
     cell: Cell
@@ -45,8 +48,7 @@ class Running:
     """Seconds since the epoch."""
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """What a place has to tell: the cells that finished since the last moment, and those in flight."""
 
     finished: Sequence[Finished]
@@ -56,10 +58,8 @@ class Moment:
 class Place(ABC):
     """Where cells run. It is entered before it computes; once it is left, nothing of it goes on running."""
 
-    @property
-    @abstractmethod
-    def label(self) -> str:
-        """A few words for `facthold sweep status`; no host and no path."""
+    label: str
+    """A few words for `facthold status`; no host and no path."""
 
     @property
     @abstractmethod
@@ -80,9 +80,7 @@ class Place(ABC):
     def __enter__(self) -> "Place":
         return self
 
-    def __exit__(  # noqa: B027 (most places have nothing to give back)
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:  # noqa: B027 (most places have nothing to give back)
         pass
 
 
@@ -90,9 +88,7 @@ class InProcess(Place):
     """In this process. One cell more than there are lanes runs at a time: while one waits for its last
     member, the lane that is free works for another."""
 
-    @property
-    def label(self) -> str:
-        return "this process"
+    label = "this process"
 
     @property
     def lanes(self) -> int:
@@ -109,6 +105,8 @@ class InProcess(Place):
             finally:
                 del running[cell.key]
 
+        for name in COMPUTING:  # before threads do: two that import a package at once may meet half of it
+            importlib.import_module(name)
         pool = ThreadPoolExecutor(len(lanes) + 1, thread_name_prefix="cell")
         try:
             waiting = {pool.submit(work, cell) for cell in cells}
@@ -133,7 +131,8 @@ class OneLaneEach(Place):
 
 
 def finish(cell: Cell) -> Finished:
-    """Run a cell here."""
+    """Run a cell here. Wherever that is, the programs of cells before it do not use up the memory maps."""
+    drop_programs()
     start = time.perf_counter()
     result = cell.run()
     return Finished(cell, result, provenance(time.perf_counter() - start, cell.spec))
@@ -154,6 +153,7 @@ class Parcel:
     def run(self) -> tuple[Result, Provenance]:
         """Run it with one lane; JSON values come back, which every driver can read."""
         fix_lanes(1)
+        outside()  # the cell may be defined in a plug-in
         try:
             cell = pickle.loads(self.pickled)
         except (ImportError, AttributeError) as error:

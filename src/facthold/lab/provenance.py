@@ -46,17 +46,10 @@ def provenance(seconds: float, spec: Mapping[str, Any] | None = None) -> Provena
     seeds = spec.get("seeds", spec.get("seed"))
     several = seeds if isinstance(seeds, list | tuple) else [seeds]
     return Provenance(
-        facthold=facthold.__version__,
-        commit=source_commit(),
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        platform=platform.platform(),
-        cpu=cpu_model(),
-        cores=usable_cores(),
-        python=platform.python_version(),
-        jax=jax_version(),
-        seeds=tuple(seed for seed in several if isinstance(seed, int)),
-        seconds=float(seconds),
-    )
+        facthold=facthold.__version__, commit=source_commit(), date=datetime.now(UTC).isoformat(timespec="seconds"),
+        platform=platform.platform(), cpu=cpu_model(), cores=usable_cores(), python=platform.python_version(),
+        jax=jax_version(), seeds=tuple(seed for seed in several if isinstance(seed, int)), seconds=float(seconds),
+    )  # fmt: skip
 
 
 @functools.cache
@@ -86,15 +79,10 @@ def _git(folder: Path, *arguments: str) -> str | None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
-            ["git", "-c", "core.fsmonitor=false", *arguments],
-            cwd=folder,
+            ["git", "-c", "core.fsmonitor=false", *arguments], cwd=folder, timeout=GIT_SECONDS, check=True,
             env=environment | {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=GIT_SECONDS,
-            check=True,
-        )
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode(errors="replace").strip()

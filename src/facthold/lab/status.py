@@ -8,12 +8,11 @@ import json
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from facthold.lab.cells import Cell, Result
 from facthold.lab.places import Running
 from facthold.lab.store import Store
 from facthold.lab.tally import Best, Tally
@@ -71,17 +70,16 @@ class Sweep:
         }
 
 
-_COLUMNS = tuple(name for name in Sweep.__dataclass_fields__ if name != "id")
-_INSERT = f"INSERT INTO sweeps ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
-_UPDATE = f"UPDATE sweeps SET {', '.join(f'{name} = :{name}' for name in _COLUMNS)} WHERE id = :id"
+_COLUMNS = tuple(Sweep.__dataclass_fields__)
+_NOTE = f"INSERT OR REPLACE INTO sweeps ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
 
 
 def sweeps(store: Store) -> list[Sweep]:
     """All that were noted, the latest first."""
     if not store.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'sweeps'"):
         return []
-    rows = store.query(f"SELECT id, {', '.join(_COLUMNS)} FROM sweeps ORDER BY id DESC")
-    return [_sweep(dict(zip(("id", *_COLUMNS), row, strict=True))) for row in rows]
+    rows = store.query(f"SELECT {', '.join(_COLUMNS)} FROM sweeps ORDER BY id DESC")
+    return [_sweep(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
 
 def _sweep(row: dict[str, Any]) -> Sweep:
@@ -104,17 +102,12 @@ class Recorder:
         self._write("running")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._running = ()
         if isinstance(error, Exception):
             self._write("failed", " ".join(str(error).split()) or type(error).__name__)
         else:
             self._write("finished" if error is None else "interrupted")
-
-    def finished(self, cell: Cell, result: Result) -> None:
-        self.tally.finished(cell, result)
 
     def beat(self, running: Sequence[Running]) -> None:
         self._news |= running != self._running
@@ -131,16 +124,7 @@ class Recorder:
             "running": json.dumps([(one.cell.label, one.since) for one in self._running]),
             "found": json.dumps(self.tally.found),
         }  # fmt: skip
-        try:
-            # A connection of its own, made anew each time: none of its troubles can reach the results.
-            db = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
-            try:
-                db.execute(SCHEMA)
-                if self._id is None:
-                    self._id = db.execute(_INSERT, note).lastrowid
-                else:
-                    db.execute(_UPDATE, note)
-            finally:
-                db.close()
-        except sqlite3.Error:
-            pass
+        # A connection of its own, made anew each time: none of its troubles can reach the results.
+        with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)) as db:
+            db.execute(SCHEMA)
+            self._id = db.execute(_NOTE, note).lastrowid  # the first note gets a number, and the next replace it

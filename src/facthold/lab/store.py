@@ -12,13 +12,12 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from facthold._util.errors import FactholdError
-from facthold.lab.cells import Cell, Result
+from facthold._util.errors import FactholdError, MissingPackage
+from facthold.lab.cells import Cell, Result, cell_of
 from facthold.lab.provenance import Provenance, provenance
 
 APPLICATION_ID = 0x66616374
@@ -44,8 +43,8 @@ _SELECT = "SELECT {} FROM results WHERE {} AND {}".format(
 _INSERT = "INSERT OR REPLACE INTO results ({}) VALUES ({})".format(
     ", ".join(f'"{name}"' for name in _COLUMNS), ", ".join(f":{name}" for name in _COLUMNS)
 )
-_ELSEWHERE = "or give another file with --store"
-_OTHER_FILE = "give another file with --store, or move it away"
+_ELSEWHERE = "or give another store"
+_OTHER_FILE = "give another store, or move it away"
 _ADVICE = {
     sqlite3.SQLITE_NOTADB: f"it is not a database; {_OTHER_FILE}",
     sqlite3.SQLITE_CORRUPT: f"it is damaged; {_OTHER_FILE}",
@@ -58,8 +57,11 @@ _ADVICE = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """One stored result."""
+class Row(Mapping[str, Any]):
+    """One stored result. As a mapping it has the kind, the spec and the result by name, as figures and claims read it.
+
+    Where a name stands in both, it is the result's: ``row.spec`` and ``row.result`` tell them apart.
+    """
 
     key: str
     kind: str
@@ -67,6 +69,40 @@ class Row:
     spec: dict[str, Any]
     result: Result
     provenance: Provenance
+
+    @property
+    def cell(self) -> Cell:
+        """The cell that was run, with its fields as typed attributes."""
+        from facthold.lab.registry import kinds
+
+        if self.kind not in kinds():
+            raise FactholdError(f"no study defines cells of kind {self.kind!r}; they are of another version")
+        return cell_of(self.kind, self.spec)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.result:
+            return self.result[name]
+        return self.kind if name == "kind" else self.spec[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({"kind": None, **self.spec, **self.result})
+
+    def __len__(self) -> int:
+        return len({"kind", *self.spec, *self.result})
+
+
+class Rows(list[Row]):
+    """Stored results, in the order of their cells."""
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a line for each result: its key and kind, then spec.*, result.* and provenance.*."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingPackage("a DataFrame needs pandas: pip install pandas") from error
+        from facthold.lab.export import columns
+
+        return pandas.DataFrame(columns(self))
 
 
 def default_store_path() -> Path:
@@ -94,8 +130,10 @@ class Store:
                 # one transaction: of two processes that create the file, one waits here for the whole of it
                 self._db.execute("BEGIN IMMEDIATE" if create else "BEGIN")
                 self._check_owner(create)
-                if create:
-                    self._initialise()
+                if create:  # it always writes, so that an unwritable store is found before any work
+                    self._db.execute(SCHEMA)
+                    self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._db.execute("COMMIT")
         except BaseException:
             self._db.close()
@@ -104,9 +142,7 @@ class Store:
     def __enter__(self) -> "Store":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -131,11 +167,8 @@ class Store:
         """
         origin = origin or provenance(seconds, cell.spec)
         text = to_json(result, "result")
-        row = {"key": cell.key, "kind": cell.kind, "version": cell.version, "result": text}
-        row |= dataclasses.asdict(origin) | {
-            "spec": to_json(cell.spec, "spec"),
-            "seeds": json.dumps(origin.seeds),
-        }
+        row = {"key": cell.key, "kind": cell.kind, "version": cell.version, "spec": to_json(cell.spec, "spec")}
+        row |= dataclasses.asdict(origin) | {"result": text, "seeds": json.dumps(origin.seeds)}
         with self._one_line():
             self._db.execute(_INSERT, row)  # outside a transaction: committed by itself
         return from_json(text)
@@ -145,7 +178,7 @@ class Store:
         by_key = {cell.key: cell for cell in cells}
         return [cell for cell in by_key.values() if cell not in self]
 
-    def rows(self, kind: str | None = None, *, keys: Sequence[str] | None = None) -> list[Row]:
+    def rows(self, kind: str | None = None, *, keys: Sequence[str] | None = None) -> Rows:
         """All results, those of one kind, or those under ``keys`` that are there.
 
         In the order of kind and spec, whichever was finished first.
@@ -153,7 +186,7 @@ class Store:
         wanted = {"kind": kind, "keys": None if keys is None else json.dumps(list(keys))}
         with self._one_line():
             rows = [_row(*values) for values in self._db.execute(_SELECT, wanted)]
-        return sorted(rows, key=_order)
+        return Rows(sorted(rows, key=_order))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of any table of the file."""
@@ -166,13 +199,13 @@ class Store:
     def _check_path(self, create: bool) -> None:
         try:
             if self.path.is_dir():
-                raise self._refuse("it is a folder; give a file with --store")
+                raise self._refuse("it is a folder; give a file")
             if create:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
             elif not self.path.exists():
                 raise self._refuse(f"there is no such file yet; compute something first, {_ELSEWHERE}")
         except OSError as error:
-            raise self._refuse(f"its folder: {error.strerror or error}; give another file with --store") from error
+            raise self._refuse(f"its folder: {error.strerror or error}; give another store") from error
 
     def _check_owner(self, create: bool) -> None:
         """Refuse databases of others and of other versions, without changing them."""
@@ -188,12 +221,6 @@ class Store:
             age = "a newer" if version > SCHEMA_VERSION else "an older"
             formats = f"(format {version}, this one reads {SCHEMA_VERSION})"
             raise self._refuse(f"{age} facthold wrote it {formats}; {_OTHER_FILE}")
-
-    def _initialise(self) -> None:
-        """Make the table. It always writes, so that an unwritable store is found before any work."""
-        self._db.execute(SCHEMA)
-        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     @contextlib.contextmanager
     def _one_line(self) -> Iterator[None]:

@@ -25,91 +25,74 @@ class Workers(OneLaneEach):
     def __init__(self, n: int) -> None:
         check_positive(n=n)
         self.n = n
-
-    @property
-    def label(self) -> str:
-        return f"{self.n} worker process" + ("es" if self.n > 1 else "")
+        self.label = f"{n} worker process" + ("es" if n > 1 else "")
 
     @property
     def lanes(self) -> int:
         return self.n
 
     def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
-        crew = _Crew(min(self.n, len(cells)), cells)
-        try:
-            while crew.busy:
-                yield crew.listen()
-                if crew.error is not None:
-                    raise crew.error
-            if crew.lost:
-                raise given_up(crew.lost, f"its worker process ended ({crew.why})")
-        finally:
-            crew.end()
-
-
-class _Crew:
-    """The workers, and the cells that wait for one."""
-
-    def __init__(self, n: int, cells: Sequence[Cell]) -> None:
-        self.todo, self.lost, self.tries = deque(cells), list[Cell](), Counter[str]()
-        self.why = ""
+        self._todo, self._lost, self._tries = deque(cells), list[Cell](), Counter[str]()
+        self._why = ""
         """How the last worker ended that was not asked to."""
-        self.error: Exception | None = None
+        self._error: Exception | None = None
         """What a cell raised."""
-        self.failed_starts = 0
-        self.workers = [_Worker() for _ in range(n)]
+        self._failed_starts = 0
+        self._workers = [_Worker() for _ in range(min(self.n, len(cells)))]
+        try:
+            while self._todo or any(worker.running for worker in self._workers):
+                yield self._listen()
+                if self._error is not None:
+                    raise self._error
+            if self._lost:
+                raise given_up(self._lost, f"its worker process ended ({self._why})")
+        finally:
+            for worker in self._workers:
+                worker.end()
 
-    @property
-    def busy(self) -> bool:
-        return bool(self.todo) or any(worker.running for worker in self.workers)
-
-    def listen(self) -> Moment:
+    def _listen(self) -> Moment:
         """Wait for a word of any worker, then give work to those that are free."""
-        heard = connection.wait([worker.pipe for worker in self.workers], timeout=WAIT)
+        heard = connection.wait([worker.pipe for worker in self._workers], timeout=WAIT)
         finished = []
-        for i, worker in enumerate(self.workers):
+        for i, worker in enumerate(self._workers):
             if worker.pipe in heard:
                 try:
                     finished += self._hear(worker)
                 except (EOFError, OSError):
                     self._bury(worker)
-                    self.workers[i] = _Worker()
-        for worker in self.workers:
-            if worker.free and self.todo:
-                worker.give(self.todo.popleft())
-        return Moment(finished, [worker.running for worker in self.workers if worker.running])
+                    self._workers[i] = _Worker()
+        for worker in self._workers:
+            if worker.free and self._todo:
+                worker.give(self._todo.popleft())
+        return Moment(finished, [worker.running for worker in self._workers if worker.running])
 
     def _hear(self, worker: "_Worker") -> list[Finished]:
         message, running = worker.pipe.recv(), worker.running
         worker.free, worker.running = True, None
         if isinstance(message, Exception):
-            self.error = message
+            self._error = message
         elif running is not None:
             return [Finished(running.cell, *message)]
         else:
             assert message == READY
-            self.failed_starts = 0
+            self._failed_starts = 0
         return []
 
     def _bury(self, worker: "_Worker") -> None:
         """A worker has died. Its cell goes to the end of the line: memory that was short may be free by then."""
         worker.process.join(timeout=1.0)
-        self.why = worker.end()
+        self._why = worker.end()
         if worker.running is not None:
             cell = worker.running.cell
-            self.tries[cell.key] += 1
-            (self.todo if self.tries[cell.key] <= RETRIES else self.lost).append(cell)
+            self._tries[cell.key] += 1
+            (self._todo if self._tries[cell.key] <= RETRIES else self._lost).append(cell)
             return
-        self.failed_starts += 1
-        if self.failed_starts > RETRIES:
+        self._failed_starts += 1
+        if self._failed_starts > RETRIES:
             raise FactholdError(
-                f"worker processes end while they start ({self.why}); free some memory, or take fewer workers; "
+                f"worker processes end while they start ({self._why}); free some memory, or take fewer workers; "
                 "a script must start them below if __name__ == '__main__'"
             )
-
-    def end(self) -> None:
-        for worker in self.workers:
-            worker.end()
 
 
 class _Worker:

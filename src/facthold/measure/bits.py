@@ -1,4 +1,4 @@
-"""How many bits a model takes, and how many of them are used."""
+"""How many bits a model takes, and how many a table needs."""
 
 import equinox as eqx
 import jax
@@ -6,28 +6,11 @@ import numpy as np
 from scipy.special import gammaln
 
 from facthold.facts.table import FactTable
-from facthold.measure.recall import accuracy
-from facthold.memory.associations import Problem
-from facthold.models.memory import Memory
-from facthold.theory.bounds import bits_uniform
 
 
-def parameters_bits(model: eqx.Module, bits_per_weight: int | float | None = None) -> float:
-    """Bits of all weights of a model: those of its number format, or ``bits_per_weight`` for each."""
-    if bits_per_weight is not None and not bits_per_weight > 0:
-        raise ValueError(f"bits_per_weight={bits_per_weight} must be positive; leave it out for the number format's")
-    weights = jax.tree.leaves(eqx.filter(model, eqx.is_array))
-    return float(sum(w.size * (8 * w.dtype.itemsize if bits_per_weight is None else bits_per_weight) for w in weights))
-
-
-def recalled_bits(memory: Memory, problem: Problem) -> float:
-    """Bits that any model needs for this memory's accuracy on a uniformly random map: none at chance."""
-    return bits_uniform(problem.N, problem.M, accuracy(memory, problem))
-
-
-def bits_per_parameter(memory: Memory, problem: Problem) -> float:
-    """Recalled bits for each weight of the memory, the embeddings left out."""
-    return recalled_bits(memory, problem) / memory.n_params
+def parameters_bits(model: eqx.Module) -> float:
+    """Bits of all weights of a model, in their number format."""
+    return float(sum(8 * w.nbytes for w in jax.tree.leaves(eqx.filter(model, eqx.is_array))))
 
 
 def table_bits(table: FactTable, recall: float = 1.0) -> float:

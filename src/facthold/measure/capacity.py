@@ -121,10 +121,7 @@ class _Bracket:
 
 
 def find_capacity(
-    ask: Callable[[Sequence[tuple[int, int]]], Sequence[Probe]],
-    seeds: Sequence[int],
-    guess: float,
-    search: Search,
+    ask: Callable[[Sequence[tuple[int, int]]], Sequence[Probe]], seeds: Sequence[int], guess: float, search: Search
 ) -> list[Capacity]:
     """Search the capacity for each seed, starting at ``guess``.
 
@@ -146,14 +143,14 @@ def summary(capacities: Sequence[Capacity]) -> dict[str, Any]:
 
     Where one seed was not found there is no mean: it would leave out what lies beyond the search.
     """
-    found = [c.N for c in capacities if c.N is not None]
-    complete = len(found) == len(capacities)
+    N = [c.N for c in capacities if c.N is not None]
+    complete = len(N) == len(capacities)
     statuses = sorted({c.status for c in capacities if c.status != FOUND})
     return {
         "status": FOUND if complete else ", ".join(statuses),
-        "N": fmean(found) if complete else None,
-        "N_min": min(found) if complete else None,
-        "N_max": max(found) if complete else None,
-        "N_sd": stdev(found) if complete and len(found) > 1 else None,
+        "N": fmean(N) if complete else None,
+        "N_min": min(N) if complete else None,
+        "N_max": max(N) if complete else None,
+        "N_sd": stdev(N) if complete and len(N) > 1 else None,
         "per_seed": [asdict(c) for c in capacities],
     }

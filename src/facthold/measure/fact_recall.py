@@ -3,6 +3,8 @@
 Facts are asked in blocks, so that the scores of all facts against all outputs are never held at once.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -93,7 +95,11 @@ class Questions(eqx.Module):
 
     def scores(self, model: Transformer, facts: Int[Array, " n"], *, key: PRNGKeyArray) -> Float[Array, "n M"]:
         """The logits of all outputs, and -inf where there is none."""
-        return jnp.where(self.offered, self.output(model, facts, key=key) @ self.U.T, -jnp.inf)
+        return self.scores_of(model, self.prompts.counts(facts, key=key))
+
+    def scores_of(self, model: Transformer, counts: Float[Array, "n tokens"]) -> Float[Array, "n M"]:
+        """The same for prompts given as their token counts."""
+        return jnp.where(self.offered, model.of_counts(counts, self.phi, self.query) @ self.U.T, -jnp.inf)
 
     def right(self, scores: Float[Array, "n M"], facts: Int[Array, " n"]) -> Bool[Array, " n"]:
         """Whether a right answer of each fact has a finite score above all that are not right."""
@@ -144,7 +150,7 @@ def recalled_facts(model: Transformer, problem: FactualRecall, *, key: PRNGKeyAr
     As for memories, a score that is not finite, or that another output shares, is not recall. Where several
     answers are right (`FactTable.also`), any of them is recall, and they may share the largest score.
     """
-    return np.asarray(_recalled(_padded(problem), model, key))[: len(problem.table)]
+    return _in_blocks(_right, model, problem, np.arange(len(problem.table), dtype=np.int32), key)
 
 
 def fact_accuracy(model: Transformer, problem: FactualRecall, *, key: PRNGKeyArray) -> float:
@@ -160,15 +166,17 @@ def fact_margins(
     Positive exactly where the fact is recalled; nan where a score is not finite.
     """
     check_positive(draws=draws)
-    questions, n, model = _padded(problem), len(problem.table), _roomy(model)
+    n = len(problem.table)
     facts = np.tile(np.arange(n, dtype=np.int32), draws)
-    blocks = [
-        np.asarray(
-            _margins(questions, model, jnp.asarray(pad_rows(facts[i : i + BLOCK], BLOCK)), jax.random.fold_in(key, b))
-        )
-        for b, i in enumerate(range(0, len(facts), BLOCK))
-    ]
-    return np.concatenate(blocks)[: len(facts)].reshape(draws, n)
+    return _in_blocks(_margins, _roomy(model), problem, facts, key).reshape(draws, n)
+
+
+def fact_scores(
+    model: Transformer, questions: Questions, facts: Int[np.ndarray, " n"], *, key: PRNGKeyArray, draws: int
+) -> Float[np.ndarray, "asked M"]:
+    """Scores of all outputs in ``draws`` prompts of each of these facts, draw by draw."""
+    keys = (jax.random.fold_in(key, i) for i in range(draws))
+    return np.concatenate([np.asarray(_ask(questions, model, jnp.asarray(facts), k), np.float64) for k in keys])
 
 
 def always_right(model: Transformer, problem: FactualRecall, *, key: PRNGKeyArray, draws: int) -> float:
@@ -176,26 +184,23 @@ def always_right(model: Transformer, problem: FactualRecall, *, key: PRNGKeyArra
     return float((fact_margins(model, problem, key=key, draws=draws) > 0).all(axis=0).mean())
 
 
-def predict(
-    model: Transformer, problem: FactualRecall, facts: Int[np.ndarray, " n"], *, key: PRNGKeyArray
-) -> Int[np.ndarray, " n"]:
-    """The token, as a row of phi, that the model says to a prompt of each fact; a fact is a row of the table.
-
-    Of tokens with the same score the first is taken. Asked for all facts in order, the prompts are those of
-    `recalled_facts` with the same key.
-    """
-    facts = np.asarray(facts, np.int32)
-    if len(facts) and not 0 <= facts.min() <= facts.max() < len(problem.table):
-        raise ValueError(f"facts must be rows of the table, 0 to {len(problem.table) - 1}, not {facts.tolist()}")
+def _in_blocks(
+    judge: Callable[..., Array], model: Transformer, problem: FactualRecall, facts: Int[np.ndarray, " n"],
+    key: PRNGKeyArray,
+) -> np.ndarray:  # fmt: skip
+    """judge(questions, scores, facts) for one block of facts after another."""
     questions = _padded(problem)
-    blocks = [
-        np.asarray(
-            _predict(questions, model, jnp.asarray(pad_rows(facts[i : i + BLOCK], BLOCK)), jax.random.fold_in(key, b))
-        )
-        for b, i in enumerate(range(0, len(facts), BLOCK))
-    ]
-    outputs = np.concatenate([*blocks, np.zeros(0, np.int32)])[: len(facts)]
-    return problem.output_tokens[outputs]
+    answers = []
+    for b, i in enumerate(range(0, max(1, len(facts)), BLOCK)):
+        block = jnp.asarray(pad_rows(facts[i : i + BLOCK], BLOCK))
+        scores = _ask(questions, model, block, jax.random.fold_in(key, b))
+        answers.append(np.asarray(judge(questions, scores, block)))
+    return np.concatenate(answers)[: len(facts)]
+
+
+def _ask(questions: Questions, model: Transformer, facts: Array, key: PRNGKeyArray) -> Array:
+    """`Questions.scores`, in two programs: a search over models compiles the prompts once, and half as long."""
+    return _scores(questions, model, _counts(questions.prompts, facts, key))
 
 
 def _padded(problem: FactualRecall) -> Questions:
@@ -213,15 +218,20 @@ def _roomy(model: Transformer) -> Transformer:
 
 
 @eqx.filter_jit
-def _recalled(questions: Questions, model: Transformer, key: PRNGKeyArray) -> Array:
-    return questions.recalled(model, key=key)
+def _counts(prompts: Prompts, facts: Array, key: PRNGKeyArray) -> Array:
+    return prompts.counts(facts, key=key)
 
 
 @eqx.filter_jit
-def _predict(questions: Questions, model: Transformer, facts: Array, key: PRNGKeyArray) -> Array:
-    return jnp.argmax(questions.scores(model, facts, key=key), axis=1).astype(jnp.int32)
+def _scores(questions: Questions, model: Transformer, counts: Array) -> Array:
+    return questions.scores_of(model, counts)
 
 
 @eqx.filter_jit
-def _margins(questions: Questions, model: Transformer, facts: Array, key: PRNGKeyArray) -> Array:
-    return questions.margins(questions.scores(model, facts, key=key), facts)
+def _margins(questions: Questions, scores: Array, facts: Array) -> Array:
+    return questions.margins(scores, facts)
+
+
+@eqx.filter_jit
+def _right(questions: Questions, scores: Array, facts: Array) -> Array:
+    return questions.right(scores, facts)

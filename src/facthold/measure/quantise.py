@@ -1,4 +1,4 @@
-"""Models with few bits a weight: every weight on a uniform grid, and the fewest bits at which a model still recalls.
+"""Models with few bits per weight: every weight on a uniform grid, and the fewest bits at which a model still recalls.
 
 *What counts as bits.* All that must be written down to have the model again, beside this program and the embeddings
 (drawn before the facts are, as in theorem 7): n weights on a grid of L levels take n log2 L bits (packed: L need not be
@@ -21,59 +21,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from facthold._util.errors import unknown
-
-SCALES = ("array", "matrix", "row")
-"""One scale for all heads together, one for each head's matrix, or one for each row. A memory has no heads."""
-SCALE_BITS = 32
-"""A scale is a float32. Built values are sums that nearly cancel: a scale of 16 bits costs them facts."""
-GRID_BITS = 18
-"""For each array: the number of levels (16) and the kind of scales (2)."""
-MOST_LEVELS = 1 << 16
-LADDER = (2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 31, 47, 63, 95, 127, 191, 255, 383, 511, 1023, 2047, 4095, 65535)
-"""Levels that are tried."""
-FEW = 4
-"""Up to so many levels all are tried."""
-CLIPS = (math.inf, 4.0, 2.8, 2.0, 1.4, 1.0)
-"""Where grids may end, in root mean squares of the weights: a narrow grid is fine where most weights are."""
-SEARCH = {
-    "ladder": list(LADDER), "clips": [str(clip) for clip in CLIPS], "few": FEW, "scale_bits": SCALE_BITS,
-    "grid_bits": GRID_BITS,
-}  # fmt: skip
-"""All that the fewest bits of a model depend on beside the model: part of the spec of cells that search for them."""
+from facthold._util.errors import check_one_of, unknown
+from facthold.measure.grids import CLIPS, FEW, GRID_BITS, LADDER, MOST_LEVELS, SCALE_BITS, SCALES, Grid
 
 ROUNDING = 1e-9
 """Slack when a recall is compared with a goal."""
 Model = Any
 """Any model of this project: an Equinox module whose arrays are its weights."""
-
-
-class Grid(NamedTuple):
-    """L points from -s to s, equally far apart: with zero for an odd L, without it for an even one.
-
-    s is the largest weight that the scale is for, but at most ``clip`` times their root mean square. Odd grids are the
-    multiples of a step, as in corollary 2; with L = 2 only the sign is kept.
-    """
-
-    levels: int
-    scales: str = "matrix"
-    clip: float = math.inf
-
-    @property
-    def bits(self) -> float:
-        """Bits a weight."""
-        return math.log2(self.levels)
-
-    def axes(self, dimensions: int) -> tuple[int, ...]:
-        """The axes of an array that share a scale."""
-        return tuple(range(-min(dimensions, {"array": 3, "matrix": 2, "row": 1}[self.scales]), 0))
-
-
-def grid_of_bits(bits: int, scales: str = "matrix", clip: float = math.inf) -> Grid:
-    """The grid of 2^bits - 1 multiples of a step, zero among them; of the two signs where there is one bit."""
-    if isinstance(bits, bool) or int(bits) != bits or not 1 <= bits <= 16:
-        raise ValueError(f"bits={bits} must be a whole number from 1 to 16")
-    return Grid(2 if bits == 1 else 2 ** int(bits) - 1, scales, clip)
 
 
 def on_grid(W: Float[Array, "*n"] | np.ndarray, grid: Grid, xp: Any = jnp) -> Any:
@@ -248,7 +202,6 @@ def _on_grids(model: Model, grids: Mapping[str, Grid]) -> Model:
 def _check(grid: Grid) -> None:
     if isinstance(grid.levels, bool) or int(grid.levels) != grid.levels or not 2 <= grid.levels <= MOST_LEVELS:
         raise ValueError(f"levels={grid.levels} must be a whole number from 2 to {MOST_LEVELS}")
-    if grid.scales not in SCALES:
-        raise unknown("scales", grid.scales, SCALES)
+    check_one_of("scales", grid.scales, SCALES)
     if not grid.clip > 0:
         raise ValueError(f"clip={grid.clip} must be positive; infinite: the largest weight")

@@ -15,11 +15,6 @@ BLOCK_ENTRIES = 1 << 24
 """Scores held at once (64 MiB in float32): N x M of them do not fit in memory for large N."""
 
 
-def decode(memory: Memory, problem: Problem) -> Int[Array, " N"]:
-    """The prediction arg max_y u_y^T F(e_x) for each x."""
-    return _by_rows(_decode_rows, memory, problem)
-
-
 def recalled(memory: Memory, problem: Problem) -> Bool[Array, " N"]:
     """Which associations the arg max gets right.
 
@@ -68,11 +63,6 @@ def _by_rows(measure: Callable[..., Array], memory: Memory, problem: Problem) ->
         for i in range(0, problem.N, block)
     ]
     return jnp.asarray(np.concatenate(results)[: problem.N])
-
-
-@eqx.filter_jit
-def _decode_rows(memory: Memory, E: Array, U: Array, f: Array, offered: Array) -> Array:
-    return jnp.argmax(_scores(memory, E, U, offered), axis=1)
 
 
 @eqx.filter_jit

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 
@@ -31,12 +31,12 @@ def fit_exponent(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] 
     log_x, log_y = _logs(name, x, y)
     if len(set(log_x)) < 3:
         raise ValueError(f"fit {name!r} needs three different sizes, and has {len(set(log_x))}")
-    line = stats.linregress(log_x, log_y)
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(log_x) - 2) * line.stderr
-    return Fit(
-        name, float(line.slope), float(np.exp(line.intercept)),
-        (float(line.slope - half), float(line.slope + half)), len(log_x),
-    )  # fmt: skip
+    dx, dy = log_x - log_x.mean(), log_y - log_y.mean()
+    slope = dx @ dy / (dx @ dx)
+    residual = dy - slope * dx
+    half = _student(len(log_x) - 2) * np.sqrt(residual @ residual / (len(log_x) - 2) / (dx @ dx))
+    constant = np.exp(log_y.mean() - slope * log_x.mean())
+    return Fit(name, float(slope), float(constant), (float(slope - half), float(slope + half)), len(log_x))
 
 
 def fit_constant(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
@@ -45,10 +45,15 @@ def fit_constant(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] 
     if len(log_x) < 2:
         raise ValueError(f"fit {name!r} needs two points, and has {len(log_x)}")
     ratio = log_y - log_x
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, len(ratio) - 1) * ratio.std(ddof=1) / np.sqrt(len(ratio))
+    half = _student(len(ratio) - 1) * ratio.std(ddof=1) / np.sqrt(len(ratio))
     mean = ratio.mean()
     interval = (float(np.exp(mean - half)), float(np.exp(mean + half)))
     return Fit(name, 1.0, float(np.exp(mean)), interval, len(ratio))
+
+
+def _student(freedom: int) -> float:
+    """Student's t beyond which `CONFIDENCE` leaves half of the rest. (scipy.stats takes a second to import.)"""
+    return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def _logs(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

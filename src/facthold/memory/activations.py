@@ -90,11 +90,6 @@ class Polynomial:
         return self.coefficients[k] if k < len(self.coefficients) else 0.0
 
 
-def hermite_activation(degree: int) -> Polynomial:
-    """h_0 + ... + h_q: the plainest activation that meets assumption 3 (no coefficient is zero)."""
-    return Polynomial((1.0,) * (degree + 1))
-
-
 RELU = ReLU()
 
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from facthold._util.errors import check_positive, unknown
+from facthold._util.errors import check_positive, find
+from facthold._util.keys import derive
 from facthold.memory.embeddings import embed, host_generator
 
 Map = Int[Array, " N"]
@@ -54,9 +55,7 @@ MAPS: dict[str, Callable[..., Map]] = {
 def associate(kind: str, N: int, M: int, *, key: PRNGKeyArray) -> Map:
     """The map called ``kind``: 'identity', 'injective', 'mod', 'floor' or 'uniform'."""
     check_positive(N=N, M=M)
-    if kind not in MAPS:
-        raise unknown("map", kind, MAPS)
-    return MAPS[kind](N, M, key=key)
+    return find("map", kind, MAPS)(N, M, key=key)
 
 
 class Problem(eqx.Module):
@@ -96,13 +95,7 @@ class Problem(eqx.Module):
 
 
 def random_problem(
-    N: int,
-    d: int,
-    M: int | None = None,
-    *,
-    key: PRNGKeyArray,
-    embeddings: str = "sphere",
-    map: str = "identity",
+    N: int, d: int, M: int | None = None, *, key: PRNGKeyArray, embeddings: str = "sphere", map: str = "identity"
 ) -> Problem:
     """N random associations in d dimensions with M outputs (as many as inputs where M is left out)."""
     M = N if M is None else M
@@ -112,13 +105,18 @@ def random_problem(
     return Problem(embed(embeddings, N, d, key=k_E), embed(embeddings, M, d, key=k_U), f)
 
 
-def sum_problem(
-    first: Float[Array, "A d"],
-    second: Float[Array, "B d"],
-    pairs: Int[Array, "N 2"],
-    U: Float[Array, "M d"],
-    f: Int[Array, " N"],
+def seeded_problem(
+    N: int, seed: int, d: int, M: int | None = None, *, embeddings: str = "sphere", map: str = "identity"
 ) -> Problem:
+    """The N associations of this seed. The embeddings of one seed are nested: those of N + 1 begin with those of N."""
+    key = derive("problem", seed, d, embeddings, map)
+    return random_problem(N, d, M, key=key, embeddings=embeddings, map=map)
+
+
+def sum_problem(
+    first: Float[Array, "A d"], second: Float[Array, "B d"], pairs: Int[Array, "N 2"], U: Float[Array, "M d"],
+    f: Int[Array, " N"],
+) -> Problem:  # fmt: skip
     """Two inputs at once, e_z1 + e'_z2 (the slides' multi-input memory): the same problem on a sum.
 
     The sum is divided by sqrt(2), so that its expected squared norm is that of one embedding.

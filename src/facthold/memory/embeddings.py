@@ -12,27 +12,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from facthold._util.errors import check_positive, unknown
+from facthold._util.errors import check_positive, find
 
 Rows = Float[Array, "n d"]
 
 
 def gaussian(n: int, d: int, *, key: PRNGKeyArray) -> Rows:
     """Rows N(0, I/d), of norm about 1: the embeddings of the slides and of the authors' transformer code."""
-    check_positive(n=n, d=d)
     return jnp.asarray(_normal(n, d, key) / np.sqrt(d), dtype=jnp.float32)
 
 
 def sphere(n: int, d: int, *, key: PRNGKeyArray) -> Rows:
     """Rows uniform on the unit sphere: the setting of section 3."""
-    check_positive(n=n, d=d)
     rows = _normal(n, d, key)
     return jnp.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=jnp.float32)
 
 
 def signs(n: int, d: int, *, key: PRNGKeyArray) -> Rows:
     """Rows uniform on {-1, +1}^d / sqrt(d): the patterns of Hopfield networks."""
-    check_positive(n=n, d=d)
     return jnp.asarray(np.where(_normal(n, d, key) > 0, 1, -1) / np.sqrt(d), dtype=jnp.float32)
 
 
@@ -46,6 +43,7 @@ def orthogonal(n: int, d: int, *, key: PRNGKeyArray) -> Rows:
 
 
 def _normal(n: int, d: int, key: PRNGKeyArray) -> np.ndarray:
+    check_positive(n=n, d=d)
     return host_generator(key).standard_normal((n, d))
 
 
@@ -56,15 +54,10 @@ def host_generator(key: PRNGKeyArray) -> np.random.Generator:
 
 
 EMBEDDINGS: dict[str, Callable[..., Rows]] = {
-    "sphere": sphere,
-    "gaussian": gaussian,
-    "signs": signs,
-    "orthogonal": orthogonal,
-}
+    "sphere": sphere, "gaussian": gaussian, "signs": signs, "orthogonal": orthogonal,
+}  # fmt: skip
 
 
 def embed(kind: str, n: int, d: int, *, key: PRNGKeyArray) -> Rows:
     """The embeddings called ``kind``: 'sphere', 'gaussian', 'signs' or 'orthogonal'."""
-    if kind not in EMBEDDINGS:
-        raise unknown("embeddings", kind, EMBEDDINGS)
-    return EMBEDDINGS[kind](n, d, key=key)
+    return find("embeddings", kind, EMBEDDINGS)(n, d, key=key)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int, UInt64
 
-from facthold._util.errors import FactholdError
+from facthold._util.errors import FactholdError, check_range
 from facthold.facts.problem import FactualRecall
 from facthold.memory.activations import RELU, Activation
+from facthold.models.saving import to_numpy
 from facthold.models.transformer import Transformer
 
 BLOCK = 1 << 20
@@ -33,6 +34,11 @@ class States:
     hidden: Float[np.ndarray, "n m"]
     """sigma(W x + b); no columns without an MLP."""
     F: Float[np.ndarray, "n d"]
+
+    @property
+    def features(self) -> Float[np.ndarray, "n q"]:
+        """What the last linear map reads: the neurons, or without an MLP the heads."""
+        return self.hidden if self.hidden.shape[1] else self.heads.reshape(len(self.heads), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +68,11 @@ class Forward:
         b = np.zeros(len(W)) if mlp is None or mlp.b is None else np.asarray(mlp.b, np.float64)
         sigma = RELU if mlp is None else mlp.sigma
         return cls(keys, W_V, W_O, W, b, V, sigma, problem.prompt_phi, problem.U)
+
+    @property
+    def last_map(self) -> tuple[str, Float[np.ndarray, "q d"]]:
+        """The last linear map, by its name: V, or without an MLP W_O."""
+        return ("mlp.V", self.V) if len(self.V) else ("W_O", self.W_O.reshape(-1, self.W_O.shape[2]))
 
     def states(self, tokens: Tokens) -> States:
         """All that is computed for these prompts, at once."""
@@ -109,13 +120,8 @@ def _softmax(scores: Float[np.ndarray, "n T H"]) -> Float[np.ndarray, "n T H"]:
 
 def check_finite(model: Transformer, problem: FactualRecall) -> None:
     """Refuse weights that are not numbers: nothing that is computed from them would mean anything."""
-    weights = {"W_K": model.W_K, "W_Q": model.W_Q, "W_V": model.W_V, "W_O": model.W_O, "embeddings": problem.phi}
-    if model.mlp is not None:
-        weights |= {"mlp.W": model.mlp.W, "mlp.V": model.mlp.V} | (
-            {} if model.mlp.b is None else {"mlp.b": model.mlp.b}
-        )
-    for name, W in weights.items():
-        wrong = ~np.isfinite(np.asarray(W))
+    for name, W in (to_numpy(model) | {"embeddings": problem.phi}).items():
+        wrong = ~np.isfinite(W)
         if wrong.any():
             raise FactholdError(
                 f"{int(wrong.sum())} of {wrong.size} numbers in {name} are nan or infinite, so the model says nothing; "
@@ -135,9 +141,8 @@ def prompts(
         raise ValueError(f"noise={k} must be 0 or more")
     s, r = np.asarray(subjects, np.int64), np.asarray(relations, np.int64)
     table, n = problem.table, len(s)
-    for name, values, size in (("subjects", s, table.S), ("relations", r, table.R)):
-        if n and not 0 <= values.min() <= values.max() < size:
-            raise ValueError(f"{name} must lie between 0 and {size - 1}, not {values.min()} to {values.max()}")
+    check_range("subjects", s, table.S)
+    check_range("relations", r, table.R)
     tokens = np.empty((n, k + 3), np.int64)
     tokens[:, 0], tokens[:, 1], tokens[:, -1] = s, table.S + r, problem.EOS
     stream = _mix(_mix(np.array([seed % 2**64], np.uint64)) + (s * table.R + r).astype(np.uint64))

@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from facthold._util.draws import lecun_normal
 from facthold._util.errors import check_positive
 from facthold.memory.activations import RELU, Activation
-
-_lecun = jax.nn.initializers.lecun_normal(in_axis=-1, out_axis=-2)
 
 
 class Memory(eqx.Module):
@@ -31,7 +30,7 @@ class Memory(eqx.Module):
 
 
 class LinearMemory(Memory):
-    """F(x) = W x (section 3.1)."""
+    """F(x) = W x (section 3.1): ``fh.LinearMemory(W)(E) @ U.T`` are the scores of all outputs."""
 
     W: Float[Array, "d d"]
 
@@ -42,11 +41,14 @@ class LinearMemory(Memory):
     def init(cls, d: int, *, key: PRNGKeyArray) -> "LinearMemory":
         """Standard initialisation: entries of variance 1/d."""
         check_positive(d=d)
-        return cls(_lecun(key, (d, d)))
+        return cls(lecun_normal(key, (d, d)))
 
 
 class LowRankMemory(Memory):
-    """F(x) = W_1^T W_2 x with W_1, W_2 of shape (m, d), as key-query and output-value matrices are (slides)."""
+    """F(x) = W_1^T W_2 x with W_1, W_2 of shape (m, d), as key-query and output-value matrices are (slides).
+
+    ``fh.LowRankMemory.init(d=64, m=16, key=fh.derive("memory", 0))``
+    """
 
     W_1: Float[Array, "m d"]
     W_2: Float[Array, "m d"]
@@ -59,11 +61,14 @@ class LowRankMemory(Memory):
         """Standard initialisation: W_2 of variance 1/d, W_1 of variance 1/m (each by its fan-in)."""
         check_positive(d=d, m=m)
         k_1, k_2 = jax.random.split(key)
-        return cls(_lecun(k_1, (d, m)).T, _lecun(k_2, (m, d)))
+        return cls(lecun_normal(k_1, (d, m)).T, lecun_normal(k_2, (m, d)))
 
 
 class MLPMemory(Memory):
-    """F(x) = V^T sigma(W x + b) with V, W of shape (m, d) (section 3.2). The paper's text has no b."""
+    """F(x) = V^T sigma(W x + b) with V, W of shape (m, d) (section 3.2). The paper's text has no b.
+
+    ``fh.MLPMemory.init(d=64, m=256, key=fh.derive("memory", 0))``
+    """
 
     W: Float[Array, "m d"]
     V: Float[Array, "m d"]
@@ -83,4 +88,11 @@ class MLPMemory(Memory):
         """Standard parameterisation and initialisation: variance 1/fan-in a layer, zero bias (appendix A.3)."""
         check_positive(d=d, m=m)
         k_W, k_V = jax.random.split(key)
-        return cls(_lecun(k_W, (m, d)), _lecun(k_V, (d, m)).T, jnp.zeros(m) if bias else None, sigma)
+        return cls(lecun_normal(k_W, (m, d)), lecun_normal(k_V, (d, m)).T, jnp.zeros(m) if bias else None, sigma)
+
+
+def initial_memory(family: str, d: int, m: int, *, key: PRNGKeyArray, bias: bool = False) -> Memory:
+    """The memory of a family ('linear', 'low-rank' or 'mlp') that training starts from."""
+    if family == "linear":
+        return LinearMemory.init(d, key=key)
+    return LowRankMemory.init(d, m, key=key) if family == "low-rank" else MLPMemory.init(d, m, key=key, bias=bias)

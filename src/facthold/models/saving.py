@@ -1,4 +1,4 @@
-"""Saved models: one safetensors file a model, with all that is needed to use it again.
+"""Saved models: one safetensors file for each model, with all that is needed to use it again.
 
 Weights are stored under their names in the paper, so that any safetensors reader (NumPy, PyTorch)
 opens the file; the model's kind and settings stand in the file's metadata.
@@ -34,7 +34,6 @@ MODELS: dict[str, type[eqx.Module]] = {
 PARTS = {"mlp": MLPMemory}
 """Models inside of models, by their field."""
 FACTS = ("subjects", "relations", "answers")
-HEADS = ("W_K", "W_Q", "W_V", "W_O")
 LONGEST = 1 << 16
 """T at most: a prompt of that length for each fact is made at once."""
 V = TypeVar("V")
@@ -46,7 +45,10 @@ def to_numpy(module: eqx.Module) -> dict[str, np.ndarray]:
 
 
 def save_model(path: str | Path, model: eqx.Module, problem: Problem | FactualRecall | None = None) -> Path:
-    """Write a model, and with it the problem that it solves, so that it can be asked again."""
+    """Write a model, and with it the problem that it solves: ``fh.save_model("memory.safetensors", memory, problem)``.
+
+    A transformer with its facts is saved by `Model.save` too.
+    """
     settings = {name: value for name, value in _leaves(model).items() if not (value is None or _is_array(value))}
     about: dict[str, Any] = {
         "format": FORMAT,
@@ -54,12 +56,12 @@ def save_model(path: str | Path, model: eqx.Module, problem: Problem | FactualRe
         "model": type(model).__name__,
         "settings": {n: v.name if isinstance(v, Activation) else v for n, v in settings.items()},
     }
-    arrays = {f"model.{name}": array for name, array in to_numpy(model).items()}
+    solved: dict[str, np.ndarray] = {}
     if isinstance(problem, FactualRecall):
-        about["problem"] = _about_facts(problem)
-        arrays |= {f"problem.{name}": array for name, array in _fact_arrays(problem).items()}
+        about["problem"], solved = _facts(problem)
     elif problem is not None:
-        arrays |= {f"problem.{name}": array for name, array in to_numpy(problem).items()}
+        solved = to_numpy(problem)
+    arrays = {f"model.{n}": a for n, a in to_numpy(model).items()} | {f"problem.{n}": a for n, a in solved.items()}
     contents = save({n: np.ascontiguousarray(a) for n, a in arrays.items()}, {"about": json.dumps(about)})
     with writing(path) as stream:  # safetensors' own writer would close the file to all but its owner
         stream.write(contents)
@@ -67,7 +69,7 @@ def save_model(path: str | Path, model: eqx.Module, problem: Problem | FactualRe
 
 
 def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
-    """Read a model and its problem (None where none was saved)."""
+    """A saved model and its problem, or None where none was saved: ``memory, problem = fh.load_model(path)``."""
     if not Path(path).is_file():
         raise FactholdError(f"no such model file: {path}")
     try:
@@ -79,23 +81,20 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("model") not in list(MODELS):
         raise FactholdError(f"{path} is not a facthold model of format {FORMAT}; build or save it again")
     try:
-        of_model, settings = _below("model", arrays), about["settings"]
+        of_model, of_problem, settings = _below("model", arrays), _below("problem", arrays), about["settings"]
         _check_settings(settings)
         if about["model"] == Transformer.__name__:
             _check_weights(of_model)
         model = _restore(MODELS[about["model"]], of_model, settings)
-        of_problem = _below("problem", arrays)
-        if "problem" in about:
-            problem = _restore_facts(of_problem, **about["problem"])
-            if isinstance(model, Transformer) and problem.d != model.d:
-                raise ValueError(f"the weights have d={model.d}, the embeddings d={problem.d}")
-            return model, problem
-        return model, _restore(Problem, of_problem, {}) if of_problem else None
-    except KeyError as error:
-        raise FactholdError(f"{path} is a facthold model with parts missing or wrong: no {error}") from error
-    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-        says = str(error).strip().split("\n")[0]
-        raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {says}") from error
+        if "problem" not in about:
+            return model, _restore(Problem, of_problem, {}) if of_problem else None
+        problem = _restore_facts(of_problem, **about["problem"])
+        if isinstance(model, Transformer) and problem.d != model.d:
+            raise ValueError(f"the weights have d={model.d}, the embeddings d={problem.d}")
+        return model, problem
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error).strip().split("\n")[0]
+        raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {reason}") from error
 
 
 def _check_settings(settings: Any) -> None:
@@ -110,14 +109,12 @@ def _check_settings(settings: Any) -> None:
 
 def _check_weights(arrays: Mapping[str, np.ndarray]) -> None:
     """Refuse weights of a transformer whose shapes do not fit together: W_K says what H, d_h and d are."""
-    inner = any(name.startswith("mlp.") for name in arrays)
     _check_array("W_K", arrays["W_K"], 3)
-    heads = arrays["W_K"].shape
-    wanted = dict.fromkeys(HEADS, heads)
-    if inner:
+    wanted: dict[str, tuple[int, ...]] = dict.fromkeys(("W_Q", "W_V", "W_O"), arrays["W_K"].shape)
+    if any(name.startswith("mlp.") for name in arrays):
         _check_array("mlp.W", arrays["mlp.W"], 2)
-        m = len(arrays["mlp.W"])
-        wanted |= {"mlp.W": (m, heads[2]), "mlp.V": (m, heads[2])} | ({"mlp.b": (m,)} if "mlp.b" in arrays else {})
+        m, d = len(arrays["mlp.W"]), arrays["W_K"].shape[2]
+        wanted |= {"mlp.W": (m, d), "mlp.V": (m, d)} | ({"mlp.b": (m,)} if "mlp.b" in arrays else {})
     for name, shape in wanted.items():
         _check_array(name, arrays[name], len(shape))
         if arrays[name].shape != shape:
@@ -126,8 +123,8 @@ def _check_weights(arrays: Mapping[str, np.ndarray]) -> None:
 
 def _check_array(name: str, array: np.ndarray, dimensions: int) -> None:
     if array.ndim != dimensions or 0 in array.shape or not np.issubdtype(array.dtype, np.floating):
-        says = f"{array.dtype} of the shape {array.shape}"
-        raise ValueError(f"{name} is {says}, and should be floats in {dimensions} dimensions")
+        kind = f"{array.dtype} of the shape {array.shape}"
+        raise ValueError(f"{name} is {kind}, and should be floats in {dimensions} dimensions")
 
 
 def _leaves(module: eqx.Module) -> dict[str, Any]:
@@ -135,8 +132,8 @@ def _leaves(module: eqx.Module) -> dict[str, Any]:
     leaves: dict[str, Any] = {}
     for field in dataclasses.fields(module):
         value = getattr(module, field.name)
-        inner = _leaves(value) if isinstance(value, eqx.Module) else None
-        leaves |= {field.name: value} if inner is None else {f"{field.name}.{n}": v for n, v in inner.items()}
+        inner = {f".{n}": v for n, v in _leaves(value).items()} if isinstance(value, eqx.Module) else {"": value}
+        leaves |= {field.name + n: v for n, v in inner.items()}
     return leaves
 
 
@@ -145,29 +142,28 @@ def _is_array(value: Any) -> bool:
 
 
 def _restore(kind: type[V], arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> V:
-    fields: dict[str, Any] = {n: jnp.asarray(a) for n, a in arrays.items() if "." not in n}
-    fields |= {n: activation(v) if isinstance(v, str) else v for n, v in settings.items() if "." not in n}
+    values: dict[str, Any] = {n: jnp.asarray(a) for n, a in arrays.items()}
+    values |= {n: activation(v) if isinstance(v, str) else v for n, v in settings.items()}
     for part, its_kind in PARTS.items():
         if inner := _below(part, arrays):
-            fields[part] = _restore(its_kind, inner, _below(part, settings))
-    return kind(**fields)
+            values[part] = _restore(its_kind, inner, _below(part, settings))
+    return kind(**{name: value for name, value in values.items() if "." not in name})
 
 
 def _below(part: str, names: Mapping[str, V]) -> dict[str, V]:
     return {name.removeprefix(f"{part}."): value for name, value in names.items() if name.startswith(f"{part}.")}
 
 
-def _fact_arrays(problem: FactualRecall) -> dict[str, np.ndarray]:
-    arrays = {name: getattr(problem.table, name) for name in FACTS} | {"phi": np.asarray(problem.phi)}
-    if len(problem.table.also):  # a file without it is what it was before there was such a field
-        arrays["also"] = problem.table.also
-    return arrays if problem.p is None else arrays | {"p": problem.p}
-
-
-def _about_facts(problem: FactualRecall) -> dict[str, Any]:
-    table = problem.table
-    labels = None if table.labels is None else dataclasses.asdict(table.labels)
-    return {"S": table.S, "R": table.R, "A": table.A, "labels": labels, "T": problem.T, "outputs": problem.outputs}
+def _facts(problem: FactualRecall) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is said of a problem in the metadata, and its arrays."""
+    table, labels = problem.table, problem.table.labels
+    about = {"S": table.S, "R": table.R, "A": table.A, "labels": None if labels is None else dataclasses.asdict(labels)}
+    arrays = {name: getattr(table, name) for name in FACTS} | {"phi": np.asarray(problem.phi)}
+    if len(table.also):  # a file without it is what it was before there was such a field
+        arrays["also"] = table.also
+    if problem.p is not None:
+        arrays["p"] = problem.p
+    return about | {"T": problem.T, "outputs": problem.outputs}, arrays
 
 
 def _restore_facts(
@@ -183,6 +179,6 @@ def _restore_facts(
             raise ValueError(f"the labels of the {kind} are not all text")
     _check_array("phi", arrays["phi"], 2)
     names = None if labels is None else Labels(*(tuple(labels[kind]) for kind in FACTS))
-    subjects, relations, answers = (arrays[kind] for kind in FACTS)
-    table = FactTable(S, R, A, subjects, relations, answers, names, arrays.get("also", no_more_answers()))
+    columns = {kind: arrays[kind] for kind in FACTS}
+    table = FactTable(S, R, A, **columns, labels=names, also=arrays.get("also", no_more_answers()))
     return FactualRecall(table, arrays["phi"], T, arrays.get("p"), outputs)

@@ -26,12 +26,9 @@ class SoftmaxHead(eqx.Module):
         return jnp.einsum("nt,ntd,ed->ne", attention, X, self.W_OV)
 
     def logits(
-        self,
-        counts: Float[Array, "n tokens"],
-        phi: Float[Array, "tokens d"],
-        query: Float[Array, " d"],
+        self, counts: Float[Array, "n tokens"], phi: Float[Array, "tokens d"], query: Float[Array, " d"],
         U: Float[Array, "A d"],
-    ) -> Float[Array, "n A"]:
+    ) -> Float[Array, "n A"]:  # fmt: skip
         """F U^T of prompts given as token counts, for the embeddings phi and the last token's, ``query``.
 
         What a token adds to the logits of the answers is a table over the vocabulary: the head attends to that, and

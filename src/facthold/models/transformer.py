@@ -6,14 +6,19 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from facthold._util.draws import normal
 from facthold._util.errors import check_positive
 from facthold.memory.activations import RELU, Activation
 from facthold.models.attention import attend_counts
 from facthold.models.memory import MLPMemory
+from facthold.models.sizes import n_params
 
 
 class Transformer(eqx.Module):
-    """F_TF = F_MHSA + MLP(F_MHSA), asked at the last token. Without an MLP it is F_MHSA alone (theorem 3)."""
+    """F_TF = F_MHSA + MLP(F_MHSA), asked at the last token. Without an MLP it is F_MHSA alone (theorem 3).
+
+    ``fh.Transformer.init(d=64, H=8, d_h=8, m=256, key=fh.derive("init", 0))``
+    """
 
     W_K: Float[Array, "H d_h d"]
     W_Q: Float[Array, "H d_h d"]
@@ -93,12 +98,7 @@ class Transformer(eqx.Module):
         """As the authors' code starts: W_K, W_Q, W_V of variance 1/d_h, W_O of 1/d, the MLP by fan-in."""
         check_positive(d=d, H=H, d_h=d_h)
         k_K, k_Q, k_V, k_O, k_mlp = jax.random.split(key, 5)
-        inwards = [jax.random.normal(k, (H, d_h, d)) * d_h**-0.5 for k in (k_K, k_Q, k_V)]
-        W_O = jax.random.normal(k_O, (H, d_h, d)) * d**-0.5
+        inwards = [normal(k, (H, d_h, d), scale=d_h**-0.5) for k in (k_K, k_Q, k_V)]
+        W_O = normal(k_O, (H, d_h, d), scale=d**-0.5)
         mlp = MLPMemory.init(d, m, key=k_mlp, bias=bias, sigma=sigma) if m else None
         return cls(inwards[0], inwards[1], inwards[2], W_O, mlp, scaled)
-
-
-def n_params(*, d: int, H: int, d_h: int, m: int) -> int:
-    """4 H d d_h + 2 m d."""
-    return 4 * H * d * d_h + 2 * m * d

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from facthold._util.errors import FactholdError
-from facthold.plan.rules import Question
+from facthold.recipes.base import Question
 
 FILE = Path(__file__).with_name("calibrations.json")
 PRODUCT = 512
@@ -33,10 +33,10 @@ class Calibration:
     seeds: tuple[int, ...]
     status: str
     size: float | None
-    """Of the knob; None unless it was found."""
+    """Of the size that decides; None unless it was found."""
     n_params: float | None
     seconds: float | None
-    """Of building the model of this size once; for readout, of its whole search."""
+    """Of building the model of this size once; for gated, of its whole search."""
     kind: str
     key: str
     spec: Mapping[str, Any]
@@ -49,7 +49,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Calibrations:
-    """All of them, and where they come from."""
+    """All of them, and where they come from: the machine, its speed and the versions."""
 
     provenance: Mapping[str, Any]
     rows: Sequence[Calibration]

@@ -1,17 +1,24 @@
-"""A plan: how large a model each method needs for a table that is known by its sizes alone, and how long it takes."""
+"""A plan: how large a model each recipe needs for a table that is known by its sizes alone, and how long it takes."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from facthold.plan.calibrations import Calibration, Calibrations
+from facthold.models.sizes import Shape
+from facthold.plan.calibrations import FILE, Calibration, Calibrations, product_rate, read
 from facthold.plan.laws import FEWEST, Interval, PowerLaw, StartedLaw, fit_power, fit_started
-from facthold.plan.methods import WAYS, Way
-from facthold.plan.rules import Question, Shape
-from facthold.recipes.builders import BUILDERS
+from facthold.recipes import fact_recipes
+from facthold.recipes.base import FactRecipe, Question, Sizing
 from facthold.theory.limits_facts import allowed_errors, counting_bound, known_blocks_bits
 
+if TYPE_CHECKING:
+    from facthold.facts.table import FactTable
+
+ACCURACY = 0.99
+LARGEST = 10**30
+"""Sizes above it are refused: nothing that can be counted is larger."""
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 BUILDABLE = 10**10
 """Parameters above which no command is given: no machine that runs this program builds such a model."""
@@ -20,62 +27,98 @@ LONGEST = 30 * 86400.0
 ROUNDING = 1e-9
 """A size that is whole but for the rounding of the fit is not rounded up."""
 HELD = 0.85
-"""Share of its calibrated tables that a method must have held: below, no size can be recommended for a new one."""
+"""Share of its calibrated tables that a recipe must have held: below, no size can be recommended for a new one."""
+
+
+def plan(
+    facts: Any = None, *, subjects: int | None = None, relations: int | None = None,
+    answers: int | None = None, accuracy: float = ACCURACY, calibrations: Calibrations | str | Path | None = None,
+) -> "Plan":  # fmt: skip
+    """How large a model must be for a table of facts, before anything is built.
+
+        fh.plan(subjects=1_000_000, relations=20, answers=100)
+        fh.plan(fh.FactTable.of("countries.csv"), accuracy=1.0).to_rows()
+
+    ``facts`` are a `FactTable` or whatever `FactTable.of` reads; ``answers`` are those of each relation. A size is
+    enough for 9 of 10 new random tables or more; recipes that cannot hold the given facts say why. ``calibrations`` are
+    the measured sizes to plan by, or the file that has them.
+    """
+    if not 0 < accuracy <= 1:
+        raise ValueError(f"accuracy={accuracy:g} must be above 0 and at most 1")
+    sizes = {"subjects": subjects, "relations": relations, "answers": answers}
+    if facts is not None:
+        if given := next((name for name, size in sizes.items() if size is not None), None):
+            raise ValueError(f"{given}={sizes[given]} and facts: facts have sizes of their own, give one of the two")
+        if not hasattr(facts, "A_r"):
+            from facthold.facts.table import FactTable
+
+            facts = FactTable.of(facts)
+        question = Question.of(facts, accuracy)
+    else:
+        S, R, D = (_whole(name, size) for name, size in sizes.items())
+        question = Question(S, R, D, accuracy)
+    if not isinstance(calibrations, Calibrations):
+        calibrations = read(FILE if calibrations is None else Path(calibrations))
+    return make_plan(question, calibrations, product_rate(), refused=None if facts is None else refusals(facts))
+
+
+def _whole(name: str, size: float | None) -> int:
+    if size is None:
+        raise ValueError(f"give {name} too: subjects, relations and answers of each relation, or facts")
+    if not (1 <= size <= LARGEST and int(size) == size):
+        raise ValueError(f"{name}={size} must be a whole number from 1 to {LARGEST:.0e}")
+    return int(size)
+
+
+def refusals(table: "FactTable") -> dict[str, str]:
+    """Why recipes cannot hold this table at any size, by their names."""
+    recipes = fact_recipes().values()
+    reasons = {check: check(table) for check in {recipe.refuses for recipe in recipes}}  # several share a check
+    return {recipe.name: reason for recipe in recipes if (reason := reasons[recipe.refuses])}
 
 
 @dataclass(frozen=True)
 class Laws:
-    """The laws of one method at one goal, and the tables they rest on."""
+    """The laws of one recipe at one goal, and the tables they rest on."""
 
-    way: Way
-    goal: float
     size: PowerLaw
     seconds: StartedLaw | None
     ranges: Mapping[str, tuple[float, float]]
     """The smallest and the largest S, R, D and number of facts."""
 
 
-def fit_laws(way: Way, goal: float, rows: Sequence[Calibration]) -> Laws | str:
-    """The laws of a method, or in words why there are none."""
+def fit_laws(sizing: Sizing | None, goal: float, rows: Sequence[Calibration]) -> Laws | str:
+    """The laws of a recipe, or in words why there are none."""
     found = [row for row in rows if row.size is not None and row.n_params is not None]
-    if len(found) < max(FEWEST, HELD * len(rows)):
+    if sizing is None or len(found) < max(FEWEST, HELD * len(rows)):
         lost = next((row for row in rows if row.size is None), None)
         if lost is None:
             return f"not calibrated at an accuracy of {goal:g}"
+        status = lost.status if len(lost.status) < 80 else lost.status[:77] + "..."
         return (
             f"held {len(found)} of {len(rows)} calibrated tables at an accuracy of {goal:g}: no size was found for "
-            f"S={lost.S} R={lost.R} D={lost.D} ({_status(lost.status)})"
+            f"S={lost.S} R={lost.R} D={lost.D} ({status})"
         )
-    questions = [row.question for row in found]
-    size = fit_power([way.x(q) for q in questions], [float(row.size or 0) for row in found])
-    timed = [(row, q) for row, q in zip(found, questions, strict=True) if row.seconds]
+    size = fit_power([sizing.x(row.question) for row in found], [float(row.size or 0) for row in found])
+    timed = [row for row in found if row.seconds]
     seconds = None
     if len(timed) >= FEWEST:
-        work = [way.work(q, way.shape(q, round(row.size or 0))) for row, q in timed]
-        seconds = fit_started(work, [float(row.seconds or 0) for row, _ in timed])
-    ranges = {
-        name: (min(values), max(values))
-        for name, values in {
-            "S": [q.S for q in questions], "R": [q.R for q in questions], "D": [q.D for q in questions],
-            "facts": [q.facts for q in questions],
-        }.items()
-    }  # fmt: skip
-    return Laws(way, goal, size, seconds, ranges)
-
-
-def _status(status: str) -> str:
-    return status if len(status) < 80 else status[:77] + "..."
+        shapes = [sizing.shape(row.question, round(row.size or 0)) for row in timed]
+        work = [sizing.work(row.question, shape) for row, shape in zip(timed, shapes, strict=True)]
+        seconds = fit_started(work, [float(row.seconds or 0) for row in timed])
+    measured = {name: [getattr(row.question, name) for row in found] for name in ("S", "R", "D", "facts")}
+    return Laws(size, seconds, {name: (min(values), max(values)) for name, values in measured.items()})
 
 
 @dataclass(frozen=True)
 class Planned:
-    """One method's answer: a model that is large enough, or why there is none."""
+    """What one recipe needs: a model that is large enough, or why there is none."""
 
-    method: str
+    recipe: FactRecipe
     reason: str | None = None
     """Why there is no size."""
-    goal: float | None = None
-    """The calibrated accuracy that it is for."""
+    question: Question | None = None
+    """What the size is for: the accuracy is the next that was calibrated."""
     shape: Shape | None = None
     """The upper end of the interval: what is recommended."""
     expected: Shape | None = None
@@ -85,9 +128,17 @@ class Planned:
     outside: Mapping[str, float] | None = None
     """By what factor S, R, D and the facts lie outside of the calibrated ranges, where they do."""
     ranges: Mapping[str, tuple[float, float]] | None = None
-    command: str | None = None
     needed: float = 0.0
     """Bits that no model can do without."""
+
+    @property
+    def name(self) -> str:
+        return self.recipe.name
+
+    @property
+    def goal(self) -> float | None:
+        """The calibrated accuracy that the size is for."""
+        return self.question and self.question.accuracy
 
     @property
     def n_params(self) -> int:
@@ -101,28 +152,47 @@ class Planned:
             for name, size in BYTES.items()
         }
 
-    def as_json(self) -> dict[str, Any]:
-        if self.shape is None or self.low is None or self.expected is None:
-            return {"method": self.method, "reason": self.reason}
+    def command(self, file: str | None = None) -> str | None:
+        """What makes the model, for a file of facts or for a random table; None: it is far too large, or takes long."""
+        shape, q, sizing = self.shape, self.question, self.recipe.sizing
+        if shape is None or q is None or sizing is None or shape.n_params > BUILDABLE:
+            return None
+        if self.seconds is not None and self.seconds.expected > LONGEST:
+            return None
+        if self.name == "gated" and file is not None:  # its search shares neurons out better than a rule
+            return f"facthold build {file} -o MODEL --recipe gated --max-params {shape.n_params}"
+        table = f"-S {q.S} -R {q.R} -D {q.D}" if file is None else f"--facts {file}"
+        sizes = {"-d": shape.d}
+        if self.recipe.size != "d":
+            sizes[{"m": "-m", "d_h": "--d-h"}[self.recipe.size]] = getattr(shape, self.recipe.size)
+        if sizing.per_head:
+            sizes["--per-head"] = sizing.per_head
+        given = " ".join(f"{option} {size}" for option, size in sizes.items())
+        goal = f" --accuracy {q.accuracy:g}" if self.recipe.build is None else ""
+        return f"facthold make --recipe {self.name} {table} {given}{goal}"
+
+    def as_json(self, file: str | None = None) -> dict[str, Any]:
+        if self.shape is None or self.low is None or self.expected is None or self.recipe.sizing is None:
+            return {"recipe": self.name, "reason": self.reason}
         time = self.seconds
         return {
-            "method": self.method, "reason": None, "calibrated_accuracy": self.goal,
-            **{name: _number(value) for name, value in self.shape._asdict().items()},
-            "n_params": _number(self.n_params),
-            "n_params_interval": [_number(self.low.n_params), _number(self.n_params)],
-            "n_params_expected": _number(self.expected.n_params), "confidence": WAYS[self.method].confidence,
+            "recipe": self.name, "reason": None, "calibrated_accuracy": self.goal,
+            **{name: _exact(value) for name, value in self.shape._asdict().items()},
+            "n_params": _exact(self.n_params),
+            "n_params_interval": [_exact(self.low.n_params), _exact(self.n_params)],
+            "n_params_expected": _exact(self.expected.n_params), "confidence": self.recipe.sizing.confidence,
             "megabytes": self.megabytes,
             "seconds": None if time is None else time.expected,
             "seconds_interval": None if time is None else [time.low, time.high],
             "extrapolates": dict(self.outside or {}),
             "calibrated": {name: list(ends) for name, ends in (self.ranges or {}).items()},
-            "command": self.command,
+            "command": self.command(file),
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
-    """What no model can do without, and what each method needs."""
+    """What no model can do without, and what each recipe needs."""
 
     question: Question
     bits: float
@@ -144,112 +214,99 @@ class Plan:
     def best(self) -> Planned | None:
         return next((row for row in self.rows if row.shape is not None), None)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One flat row for each recipe, as pandas takes them: ``pandas.DataFrame(plan.to_rows())``."""
+        return [
+            {"recipe": row.name, **(row.shape._asdict() if row.shape else dict.fromkeys(Shape._fields)),
+             "n_params": row.n_params or None, "n_params_low": row.low and row.low.n_params,
+             "seconds": row.seconds and row.seconds.expected, "extrapolated": bool(row.outside), "reason": row.reason}
+            for row in self.rows
+        ]  # fmt: skip
+
+    def __repr__(self) -> str:
+        q = self.question
+        lines = [
+            f"Plan for {_brief(q.facts)} facts ({_brief(q.S)} subjects, {_brief(q.R)} relations, {_brief(q.D)} answers "
+            f"each) at an accuracy of {q.accuracy:g}: no model has fewer than {_brief(self.bits)} bits"
+        ]
+        for row in self.rows:
+            size = row.reason
+            if row.shape is not None and row.low is not None:
+                sizes = " ".join(f"{name}={_brief(v)}" for name, v in row.shape._asdict().items() if v)
+                time = "" if row.seconds is None else f", about {row.seconds.expected:.2g} s"
+                size = f"{_brief(row.low.n_params)} to {_brief(row.n_params)} parameters ({sizes}){time}"
+            lines.append(f"  {row.name}{'*' if row.outside else ''}: {size}")
+        if any(row.outside for row in self.rows):
+            lines.append("  * extrapolated: the table is outside of what was calibrated")
+        return "\n".join(lines)
+
+    def as_json(self, file: str | None = None) -> dict[str, Any]:
         q = self.question
         return {
-            "subjects": _number(q.S), "relations": _number(q.R), "answers": _number(q.D), "facts": _number(q.facts),
-            "accuracy": q.accuracy, "at_chance": self.at_chance,
-            "bits": self.bits, "megabytes": self.bits / 8e6, "counting_bits": self.counting_bits,
-            "methods": [row.as_json() for row in self.rows],
-            "smallest": self.best and self.best.method,
+            "subjects": _exact(q.S), "relations": _exact(q.R), "answers": _exact(q.D), "facts": _exact(q.facts),
+            "accuracy": q.accuracy, "at_chance": self.at_chance, "bits": self.bits, "megabytes": self.bits / 8e6,
+            "counting_bits": self.counting_bits, "recipes": [row.as_json(file) for row in self.rows],
+            "smallest": self.best and self.best.name,
             "gflops_here": self.gflops, "gflops_calibrated": self.calibrated_gflops,
             "calibrations": dict(self.provenance),
         }  # fmt: skip
 
 
-def _number(n: int) -> int | float:
+def _exact(n: int) -> int | float:
     """Whole numbers as they are while every reader of JSON has them exactly."""
     return n if abs(n) < 2**53 else float(n)
 
 
+def _brief(n: float) -> str:
+    return f"{n:,.0f}" if n < 1e9 else f"{float(n):.2g}"
+
+
 def make_plan(
-    question: Question, calibrations: Calibrations, gflops: float, *, refused: Mapping[str, str] | None = None,
-    file: str | None = None,
-) -> Plan:  # fmt: skip
-    """The plan for a table, perhaps from a file. ``refused``: methods that cannot hold it, and why."""
+    question: Question, calibrations: Calibrations, gflops: float, *, refused: Mapping[str, str] | None = None
+) -> Plan:
+    """The plan for a table of these sizes. ``refused``: recipes that cannot hold it, and why."""
     wrong = allowed_errors(question.accuracy, question.facts)
     bits = known_blocks_bits(question.facts, 1, question.D, question.accuracy)
     counted = counting_bound(question.facts, 1, question.D, wrong)
-    speed = calibrations.gflops / gflops
     rows: list[Planned] = []
     if question.accuracy > 1 / question.D:
-        for way in WAYS.values():
-            if refused and way.name in refused:
-                rows.append(Planned(way.name, refused[way.name]))
+        for name, recipe in fact_recipes().items():
+            if refused and name in refused:
+                rows.append(Planned(recipe, refused[name]))
             else:
-                rows.append(plan_way(way, question, calibrations, speed, file))
+                rows.append(plan_recipe(recipe, question, calibrations, calibrations.gflops / gflops))
     rows.sort(key=lambda row: (row.shape is None, row.n_params))
     return Plan(question, bits, counted, rows, gflops, calibrations.gflops, calibrations.provenance)
 
 
-def plan_way(
-    way: Way, question: Question, calibrations: Calibrations, speed: float = 1.0, file: str | None = None
-) -> Planned:
-    """One method's answer, its seconds multiplied by ``speed``; ``file``: where the facts are, for its command."""
-    above = [goal for goal in way.goals if goal >= question.accuracy]
-    if not above:
-        return Planned(way.name, f"calibrated up to an accuracy of {max(way.goals):g} only")
-    goal = min(above)
-    laws = fit_laws(way, goal, calibrations.of(way.name, goal))
+def plan_recipe(recipe: FactRecipe, question: Question, calibrations: Calibrations, speed: float = 1.0) -> Planned:
+    """What one recipe needs, its seconds multiplied by ``speed``."""
+    sizing = recipe.sizing
+    if sizing is None:
+        return Planned(recipe, "not calibrated: the recipe does not say how its size grows (sizing)")
+    goal = min((goal for goal in sizing.goals if goal >= question.accuracy), default=None)
+    if goal is None:
+        return Planned(recipe, f"calibrated up to an accuracy of {max(sizing.goals):g} only")
+    laws = fit_laws(sizing, goal, calibrations.of(recipe.name, goal))
     if isinstance(laws, str):
-        return Planned(way.name, laws)
+        return Planned(recipe, laws)
     asked = question._replace(accuracy=goal)
-    size = laws.size.at(way.x(asked), way.confidence)
-    low, middle, high = (way.shape(asked, max(math.ceil(v * (1 - ROUNDING)), way.least(asked))) for v in size)
+    sizes = laws.size.at(sizing.x(asked), sizing.confidence)
+    low, middle, high = (
+        sizing.shape(asked, max(math.ceil(v * (1 - ROUNDING)), sizing.least(asked))) for v in sizes
+    )  # fmt: skip
     bits = known_blocks_bits(question.facts, 1, question.D, question.accuracy)
     if 32 * high.n_params < bits:
         return Planned(
-            way.name,
+            recipe,
             f"its law says {high.n_params:.2g} parameters, too few for {bits:.2g} bits in float32: it does not reach "
             "so far outside of its calibrations",
         )  # fmt: skip
     seconds = None
     if laws.seconds is not None:
-        seconds = Interval(*(speed * s for s in laws.seconds.at(way.work(asked, high))))
-    outside = {name: factor for name, factor in _outside(asked, laws.ranges).items() if factor > 1}
-    return Planned(
-        way.name, None, goal, high, middle, low, seconds, outside, laws.ranges,
-        _command(way, asked, high, seconds, file), bits,
-    )  # fmt: skip
-
-
-def _outside(question: Question, ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """How many times above the largest, or below the smallest, of what was calibrated."""
-    asked = {"S": question.S, "R": question.R, "D": question.D, "facts": question.facts}
-    return {name: max(asked[name] / high, low / asked[name]) for name, (low, high) in ranges.items()}
-
-
-def _command(way: Way, question: Question, shape: Shape, seconds: Interval | None, file: str | None) -> str | None:
-    """What builds the model, of a file or of a random table (readout: of a file alone)."""
-    if shape.n_params > BUILDABLE or (seconds is not None and seconds.expected > LONGEST):
-        return None
-    table = f"-S {question.S} -R {question.R} -D {question.D}" if file is None else f"--facts {file}"
-    if way.name == "readout":
-        return f"facthold build {file or 'FILE'} -o MODEL --method readout --max-params {shape.n_params}"
-    if way.name == "train":
-        return (
-            f"facthold transformer {table} -d {shape.d} --heads {shape.H} --protocol transformer-short "
-            f"--goal {question.accuracy:g}"
-        )
-    assert way.name in BUILDERS
-    sizes = f"-d {shape.d}"
-    if shape.m:
-        sizes += f" -m {shape.m}"
-    if way.name == "attention":
-        sizes += f" --d-h {shape.d_h}"
-    if per_head := way.per_head(question):
-        sizes += f" --per-head {per_head}"
-    return f"facthold construct --method {way.name} {table} {sizes}"
-
-
-def quarter(way: Way, question: Question, shape: Shape) -> tuple[int, int]:
-    """(d, size) of a model with a quarter of the parameters, or of the neurons where the knob is m.
-
-    Heads that select take much of such a model, and with fewer of them no m is enough: a quarter of all parameters
-    would fail for want of heads, and say nothing of m. A quarter of m alone leaves more than a quarter of all.
-    """
-    if way.knob == "m":
-        return shape.d, max(1, shape.m // 4)
-    most, step = shape.n_params // 4, way.shape(question, 1).d
-    d = max((d for d in range(step, shape.d, step) if way.shape(question, d).n_params <= most), default=step)
-    return d, d
+        seconds = Interval(*(speed * s for s in laws.seconds.at(sizing.work(asked, high))))
+    # how many times above the largest, or below the smallest, of what was calibrated
+    sizes_asked = {name: getattr(asked, name) for name in laws.ranges}
+    factors = {k: max(sizes_asked[k] / most, least / sizes_asked[k]) for k, (least, most) in laws.ranges.items()}
+    outside = {name: factor for name, factor in factors.items() if factor > 1}
+    return Planned(recipe, None, asked, high, middle, low, seconds, outside, laws.ranges, bits)

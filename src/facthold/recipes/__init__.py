@@ -1,1 +1,93 @@
-"""All that is known of each way to make a memory or a transformer."""
+"""All that is known of each way to make a memory or a transformer: one registry for figures, `build` and `plan`.
+
+    import facthold as fh
+    fh.recipes()["selected"].outline
+
+A recipe is an object at the top level of a module of this package, or of a file of one's own (`_util.plugins`).
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from facthold._util.keys import derive
+from facthold._util.lazy import callable_package
+from facthold._util.plugins import defined, find
+from facthold.recipes.base import FactRecipe, MemoryRecipe, Recipe, Sizes
+
+if TYPE_CHECKING:
+    from facthold.facts.problem import FactualRecall
+    from facthold.memory.associations import Problem
+    from facthold.models.memory import Memory
+    from facthold.models.transformer import Transformer
+    from facthold.train.engine import Member
+    from facthold.train.protocols import Protocol
+
+ORDER = ("base", "memories", "facts")
+callable_package(__name__, __name__, "recipes")
+
+
+def recipes() -> Mapping[str, Recipe]:
+    """Every recipe by name."""
+    return defined("facthold.recipes", Recipe)
+
+
+def memory_recipes() -> Mapping[str, MemoryRecipe]:
+    """Ways to make an associative memory, by name."""
+    return defined("facthold.recipes", MemoryRecipe)
+
+
+def fact_recipes() -> Mapping[str, FactRecipe]:
+    """Ways to make a transformer that knows a table of facts, by name."""
+    return defined("facthold.recipes", FactRecipe)
+
+
+def memory_recipe(name: str) -> MemoryRecipe:
+    """The memory recipe with this name."""
+    return find("recipe", name, memory_recipes())
+
+
+def fact_recipe(name: str) -> FactRecipe:
+    """The fact recipe with this name."""
+    return find("recipe", name, fact_recipes())
+
+
+def make_memory(recipe: MemoryRecipe | str, problem: "Problem", m: int = 0, seed: int = 0) -> "Memory":
+    """A memory for ``problem`` by a recipe or its name: ``fh.make_memory("outer-product", problem)``.
+
+    Its randomness comes from the seed, the size and the recipe alone.
+    """
+    recipe = memory_recipe(recipe) if isinstance(recipe, str) else recipe
+    if recipe.build is None:
+        return train_memory(recipe, problem, m, seed)
+    content = recipe.stream or (lambda seed, d, m: ("build", seed, d, m, recipe.name))
+    return recipe.build(problem, m, derive(*content(seed, problem.d, m)))
+
+
+def train_memory(
+    recipe: MemoryRecipe, problem: "Problem", m: int, seed: int, protocol: "Protocol | None" = None
+) -> "Memory":
+    """A memory trained by the recipe's protocol, or by another one."""
+    from facthold.train.engine import fit
+
+    protocol = protocol or recipe.protocol
+    assert protocol is not None
+    return fit([training_member(recipe, problem, m, seed)], protocol)[0].model
+
+
+def training_member(recipe: MemoryRecipe, problem: "Problem", m: int, seed: int) -> "Member":
+    """The start of training ``problem`` with this seed."""
+    from facthold.models.memory import initial_memory
+    from facthold.train.engine import Member
+    from facthold.train.tasks import StoreAssociations
+
+    content = (seed, problem.d, m, recipe.name)
+    bias = bool(recipe.protocol and recipe.protocol.bias)
+    start = initial_memory(recipe.family, problem.d, m, key=derive("init", *content), bias=bias)
+    return Member(start, StoreAssociations.of(problem), derive("train", *content))
+
+
+def build_facts(recipe: FactRecipe, problem: "FactualRecall", sizes: Sizes, seed: int) -> "Transformer":
+    """The transformer that a construction makes with this seed."""
+    if recipe.build is None:
+        raise ValueError(f"recipe={recipe.name!r} makes its own embeddings and is no construction for a given problem")
+    return recipe.build(problem, sizes, derive("build", seed, recipe.name))

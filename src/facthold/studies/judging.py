@@ -1,12 +1,13 @@
-"""What several claims share: presets, exponents and the words for them."""
+"""What several figures and claims share: presets, fits, and the words for them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TypeVar
 
 from facthold._util.errors import unknown
 from facthold.lab.claim import Judgement
 from facthold.lab.figure import Values
-from facthold.measure.scaling import Fit, fit_exponent
+from facthold.measure.scaling import Fit, fit_constant, fit_exponent
 from facthold.theory.bounds import Number
 
 TOLERANCE = 0.12
@@ -18,6 +19,10 @@ STANDARD_ERRORS = 4.0
 
 T = TypeVar("T")
 Measure = Callable[[Values], Number]
+by_d: Measure = itemgetter("d")
+n_params: Measure = itemgetter("n_params")
+capacity: Measure = itemgetter("N")
+facts: Measure = itemgetter("facts")
 
 
 def at_preset(presets: Mapping[str, T], preset: str) -> T:
@@ -29,32 +34,70 @@ def at_preset(presets: Mapping[str, T], preset: str) -> T:
     return presets[preset]
 
 
-def not_found(rows: Sequence[Values]) -> str | None:
-    """Which capacities were not found, in words; None where all were."""
-    absent = [f"{r['status']} at d={r['d']}" + (f" m={r['m']}" if r["m"] else "") for r in rows if r["N"] is None]
-    return "no capacity: " + ", ".join(absent) if absent else None
+def seeds_at(preset: str, n: int, first: int = 0) -> tuple[int, ...]:
+    """n seeds; two at preset smoke."""
+    return tuple(range(first, first + (2 if preset == "smoke" else n)))
+
+
+def exponent(name: str, x: Sequence[Number], y: Sequence[Number]) -> list[Fit]:
+    """The exponent of y against x; nothing where there are fewer than three sizes."""
+    return [fit_exponent(name, x, y)] if len(set(x)) > 2 else []
+
+
+def constant(name: str, x: Sequence[Number], y: Sequence[Number]) -> list[Fit]:
+    """The constant of y = constant x; nothing where there are fewer than two points."""
+    return [fit_constant(name, x, y)] if len(x) > 1 else []
+
+
+def columns(rows: Sequence[Values], x: Measure, y: Measure) -> tuple[list[Number], list[Number]]:
+    """Two measures of all rows, as fits take them."""
+    return [x(r) for r in rows], [y(r) for r in rows]
+
+
+def grouped(rows: Sequence[Values], name: Callable[[Values], T]) -> dict[T, list[Values]]:
+    """The rows by a name of theirs, in the order of the names."""
+    groups: dict[T, list[Values]] = {}
+    for row in sorted(rows, key=name):  # type: ignore[arg-type]
+        groups.setdefault(name(row), []).append(row)
+    return groups
+
+
+def not_found(rows: Sequence[Values], name: str = "N", at: Sequence[str] = ("d", "m")) -> str | None:
+    """Which capacities, or other sizes by name, were not found, and at which sizes; None where all were."""
+    absent = [f"{r['status']} at " + " ".join(f"{x}={r[x]}" for x in at if r[x]) for r in rows if r[name] is None]
+    return f"no {'capacity' if name == 'N' else name}: " + ", ".join(absent) if absent else None
 
 
 def judge_exponent(
-    predicted: str, rows: Sequence[Values], x: Measure, y: Measure, more: Callable[[], str] | None = None
+    predicted: str, rows: Sequence[Values], x: Measure, y: Measure = capacity, tolerance: float = TOLERANCE
 ) -> Judgement:
-    """Does y grow as x: is the slope of log y against log x 1, within `TOLERANCE`? ``more`` is said with it."""
+    """Does y grow as x: is the slope of log y against log x about 1?"""
     absent = not_found(rows)
     if absent:
         return Judgement(predicted, absent, "no fit", False)
-    fit = fit_exponent(predicted, [x(r) for r in rows], [y(r) for r in rows])
-    said = f"exponent {fit.slope:.3f}" + (f"; {more()}" if more else "")
-    return Judgement(predicted, said, interval(fit), abs(fit.slope - 1) <= TOLERANCE)
+    fit = fit_exponent(predicted, *columns(rows, x, y))
+    return Judgement(predicted, f"exponent {fit.slope:.3f}", interval(fit), abs(fit.slope - 1) <= tolerance)
 
 
-def both(first: Judgement, second: Judgement) -> Judgement:
-    """Two parts of one claim: it holds where both do."""
-    return Judgement(
-        f"{first.predicted}; {second.predicted}",
-        f"{first.measured}; {second.measured}",
-        f"{first.error}; {second.error}",
-        first.holds and second.holds,
-    )
+def judge_law(predicted: str, rows: Sequence[Values], size: Measure, law: Measure) -> Judgement:
+    """Does N grow as a law has it? The drift of their ratio says how much finite size is left out of the law."""
+    grows = judge_exponent(predicted, rows, law)
+    if not_found(rows):
+        return grows
+    first, last = ends(rows, size, lambda r: r["N"] / law(r))
+    return also(grows, f"N / predicted N {first:.3f} to {last:.3f}")
+
+
+def also(part: Judgement, measured: str, error: str = "", holds: bool = True) -> Judgement:
+    """A judgement with more that was measured: it holds where this does too."""
+    error = "; ".join(filter(None, (part.error, error)))
+    return Judgement(part.predicted, f"{part.measured}; {measured}", error, part.holds and holds)
+
+
+def all_of(*parts: Judgement) -> Judgement:
+    """The parts of one claim: it holds where all of them do."""
+    words = {name: "; ".join(getattr(part, name) for part in parts) for name in ("predicted", "measured", "error")}
+    return Judgement(**words, holds=all(part.holds for part in parts))
 
 
 def interval(fit: Fit) -> str:

@@ -84,16 +84,6 @@ def margin_variance(N: int, d: int, sharing: int = 1) -> float:
     return 1 / d + sharing * (1 + 1 / d) / d + 2 * (N - 1 - sharing) / d**2
 
 
-def guide_linear(d: Number) -> float:
-    """N on the guide line of figure 1, left."""
-    return guide(d**2, LINEAR_CONSTANT)
-
-
-def guide_mlp(m: Number, d: Number) -> float:
-    """N on the guide line of figure 1, right."""
-    return guide(m * d, MLP_CONSTANT)
-
-
 def guide_mlp_fixed(m: Number, d: Number) -> float:
     """N on the guide line of figure 6: with M fixed there is no logarithm."""
     return m * d / MLP_FIXED_CONSTANT

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaln, gammaln, logsumexp
+from scipy.special import betaln, logsumexp
 
 from facthold.theory.bounds import Number, bits_uniform
 from facthold.theory.limits import amount, size
@@ -80,7 +80,7 @@ class FactsBound:
 
 
 def facts_bits(S: Number, R: Number, D: Number, V: Number, loss: Number = 0.0, C: Number = CHERNOFF) -> FactsBound:
-    """Theorem 8 with all terms of its proof, for a mean loss (bits a fact) at uniform p(s, r).
+    """Theorem 8 with all terms of its proof, for a mean loss (bits per fact) at uniform p(s, r).
 
     Holds on average over tables with hidden answer sets, where |V| >= 2RD and eta <= 1; for no table of section 4.4.
     eta = C sqrt(D/S ln(2 D^2 log2 |V|)) has a constant that the proof leaves open. C = sqrt(8) will do: by Chernoff's
@@ -106,22 +106,6 @@ def facts_bits(S: Number, R: Number, D: Number, V: Number, loss: Number = 0.0, C
     reason = "theorem 8" if C >= CHERNOFF else f"not proved: C = {C:.3g} is below sqrt(8)"
     bits = max(0.0, facts + answers - lower_order - forgiven)
     return FactsBound(bits, reason, facts, answers, lower_order, forgiven)
-
-
-def zero_loss_bits(S: Number, R: Number, D: Number, V: Number) -> float:
-    """Bits for zero loss on tables with hidden answer sets: theorem 8 at L = 0 with no constant and no condition on S.
-
-    Ours. At zero loss the predictions give the table away, so B >= H(a*) = S R log2 D + H(A) - H(A | a*), with
-    H(A) = log2 |V|! / (D!^R (|V| - RD)!). Given a*, A_r misses j answers that no subject has, one of
-    binom(|V| - D + j, j) sets. The logarithm g(j) is concave, and E[j] = D (1 - 1/D)^S, so H(A | a*) <= R g(E[j]).
-    Holds on average over tables with hidden answer sets, for |V| >= RD (all that it takes to draw one).
-    """
-    S, R, D, V = (size(name, value, 1) for name, value in {"S": S, "R": R, "D": D, "V": V}.items())
-    if V < R * D:
-        raise ValueError(f"V={V} is below RD={R * D}: there are no R disjoint sets of D answers")
-    sets = log2_binomial(V, R * D) + (gammaln(R * D + 1.0) - R * gammaln(D + 1.0)) / math.log(2)
-    missed = D * math.exp(S * math.log1p(-1 / D)) if D > 1 else 0.0
-    return float(S * R * math.log2(D) + sets - R * log2_binomial(V - D + missed, missed))
 
 
 def allowed_errors(share: Number, facts: Number) -> int:

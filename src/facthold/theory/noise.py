@@ -11,7 +11,7 @@ Like `bounds`, this module imports no model.
 import math
 
 from scipy.optimize import brentq
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from facthold._util.errors import check_positive
 from facthold.theory.bounds import Number
@@ -21,7 +21,7 @@ def level(n: Number, share: Number = 0.5) -> float:
     """z(n): n independent standard Gaussians all stay below it with probability ``share``; z^2 is about 2 ln n."""
     if not (n > 0 and 0 < share < 1):
         raise ValueError(f"n={n} must be positive and share={share} strictly between 0 and 1")
-    return float(norm.isf(-math.expm1(math.log(share) / n)))
+    return -float(ndtri(-math.expm1(math.log(share) / n)))
 
 
 def score_variance(N: Number, d: int, m: int = 0) -> float:

@@ -106,11 +106,7 @@ class _State(NamedTuple):
 
 
 def fit(
-    members: Sequence[Member],
-    protocol: Protocol,
-    *,
-    lanes: Lanes | None = None,
-    listener: Listener | None = None,
+    members: Sequence[Member], protocol: Protocol, *, lanes: Lanes | None = None, listener: Listener | None = None
 ) -> list[Run]:
     """Train all members by ``protocol``; results in their order.
 
@@ -118,11 +114,10 @@ def fit(
     A ``listener`` hears of each look, in the lane's thread, and takes nothing from the result.
     """
     lanes = lanes or shared_lanes()
-    groups = [Group(indices, members, protocol, listener=listener) for indices in _groups(members)]
+    groups = [Group(indices, members, protocol, listener) for indices in _groups(members)]
     races: dict[Hashable, list[Group]] = defaultdict(list)
     for i, group in enumerate(groups):
-        alone = members[group.indices[0]].race is None
-        races[("alone", i) if alone else ("race", members[group.indices[0]].race)].append(group)
+        races[("alone", i) if group.race is None else ("race", group.race)].append(group)
     running: dict[Future[None], Hashable] = {}
     for race, ours in races.items():
         running |= {lanes.submit(group.advance, lanes): race for group in ours}
@@ -140,8 +135,8 @@ def fit(
 
 def _still_racing(groups: Sequence["Group"]) -> list["Group"]:
     """The groups of a race that go on: none, once one of them has succeeded."""
-    going = [group for group in groups if group.training]
-    if len(groups) > 1 and any(group.succeeded for group in groups):
+    going = [group for group in groups if group.any_is(TRAINING)]
+    if len(groups) > 1 and any(group.any_is(REACHED) for group in groups):
         for group in going:
             group.call_off()
         return []
@@ -152,10 +147,8 @@ def _groups(members: Sequence[Member]) -> list[list[int]]:
     """Indices of members that train in one vectorised loop: same shapes, small, in no race."""
     by_shape: dict[Any, list[int]] = defaultdict(list)
     for i, member in enumerate(members):
-        arrays, static = eqx.partition((member.model, member.task), eqx.is_array)
-        shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arrays))
         racing = i if member.race is not None else None
-        by_shape[shapes, jax.tree.structure(static), tuple(map(repr, jax.tree.leaves(static))), racing].append(i)
+        by_shape[(*_shapes((member.model, member.task)), racing)].append(i)
     groups = []
     for (shapes, *_), alike in by_shape.items():
         # The scores, not the embeddings, are the work: count the square of the longest axis.
@@ -165,18 +158,26 @@ def _groups(members: Sequence[Member]) -> list[list[int]]:
     return groups
 
 
+def _shapes(tree: Any) -> tuple[Hashable, ...]:
+    """What a compiled loop depends on: the shapes of all arrays, and whatever else there is."""
+    arrays, static = eqx.partition(tree, lambda leaf: isinstance(leaf, jax.Array | np.ndarray))
+    shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(arrays))
+    return shapes, jax.tree.structure(static), tuple(map(repr, jax.tree.leaves(static)))
+
+
 class Group:
     """Members that train in one loop, and how far they have come."""
 
+    states: _State
+    """Set by the first `advance`."""
+
     def __init__(
-        self, indices: list[int], members: Sequence[Member], protocol: Protocol, stride: int | None = None,
-        listener: Listener | None = None,
-    ) -> None:  # fmt: skip
+        self, indices: list[int], members: Sequence[Member], protocol: Protocol, listener: Listener | None
+    ) -> None:
         ours = [members[i] for i in indices]
-        self.indices, self.protocol, self.listener = indices, protocol, listener
-        self.stride = stride or (CALL_STEPS if ours[0].race is None else RACE_STEPS)
-        if listener is not None and ours[0].race is None:
-            self.stride = protocol.check_every
+        self.indices, self.protocol, self.listener, self.race = indices, protocol, listener, ours[0].race
+        alone = CALL_STEPS if listener is None else protocol.check_every
+        self.stride = alone if self.race is None else RACE_STEPS
         spare = next_power_of_two(len(ours)) - len(ours)  # few group sizes, few compilations
         ours += [ours[-1]] * spare
         params, static = zip(*(eqx.partition(member.model, eqx.is_inexact_array) for member in ours), strict=True)
@@ -186,59 +187,39 @@ class Group:
         lrs = np.array([protocol.lr if member.lr is None else member.lr for member in ours], np.float32)
         self.static, self.data = static[0], (stack(*(member.task for member in ours)), keys, lrs)
         self.params, self.spare = stack(*params), np.arange(len(ours)) >= len(indices)
-        self.states: _State | None = None
         self.steps = 0
         self.heard = [0] * len(indices)
 
     def advance(self, lanes: Lanes) -> None:
         """Train for some steps more, on the lane that this is called on."""
         lanes.check()
-        if self.states is None:
-            with _compiling[self._shapes]:  # a second lane with the same shapes waits and finds it done
+        if not self.steps:
+            shapes = _shapes((self.params, self.static, self.data))
+            with _compiling[shapes, self.protocol]:  # a second lane with the same shapes waits and finds it done
                 self.states = _start(self.params, self.static, *self.data[:2], self.spare, self.protocol)
-                self.states = self._advance(0)  # no step: compiles, if it must
+                self.states = self._advanced(0)  # no step: compiles, if it must
         self.steps = min(self.steps + self.stride, self.protocol.steps)
-        self.states = jax.block_until_ready(self._advance(self.steps // self.protocol.check_every))
-        self._tell()
+        self.states = jax.block_until_ready(self._advanced(self.steps // self.protocol.check_every))
+        if self.listener is not None:
+            self._tell(self.listener)
 
-    def _tell(self) -> None:
+    def _tell(self, listener: Listener) -> None:
         """The listener hears of looks since the last call: of several in a race, of none of a member that stopped."""
-        if self.listener is None or self.states is None:
-            return
         curves, seen = np.asarray(self.states.curve), {name: np.asarray(x) for name, x in self.states.seen.items()}
         for i, (member, looks) in enumerate(zip(self.indices, np.asarray(self.states.looks), strict=False)):
             for look in range(self.heard[i], looks):
                 now = {name: values[i, look] for name, values in seen.items()}
-                self.listener(member, (look + 1) * self.protocol.check_every, float(curves[i, look]), now)
+                listener(member, (look + 1) * self.protocol.check_every, float(curves[i, look]), now)
             self.heard[i] = int(looks)
 
-    @property
-    def _shapes(self) -> Hashable:
-        """What the compiled loop depends on."""
-        leaves = jax.tree.leaves((self.params, self.data))
-        static = tuple(map(repr, jax.tree.leaves(eqx.partition((self.static, self.data), eqx.is_array)[1])))
-        return tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves), static, self.protocol
-
-    def _advance(self, looks: int) -> _State:
-        assert self.states is not None
+    def _advanced(self, looks: int) -> _State:
         return _advance(self.states, self.static, *self.data, np.int32(looks), self.protocol)
 
-    @property
-    def status(self) -> np.ndarray:
-        assert self.states is not None
-        return np.asarray(self.states.status)[: len(self.indices)]
-
-    @property
-    def training(self) -> bool:
-        return bool((self.status == TRAINING).any())
-
-    @property
-    def succeeded(self) -> bool:
-        return bool((self.status == REACHED).any())
+    def any_is(self, status: int) -> bool:
+        return bool((np.asarray(self.states.status)[: len(self.indices)] == status).any())
 
     def call_off(self) -> None:
         """Another member has answered the question."""
-        assert self.states is not None
         status = np.asarray(self.states.status)
         self.states = self.states._replace(status=jnp.asarray(np.where(status == TRAINING, OUTRUN, status)))
 
@@ -330,26 +311,17 @@ def _steps_and_look(
     reached = accuracy >= protocol.goal - ROUNDING
     if protocol.rule == "final":
         reached &= looks >= curve.size
-    status = jnp.select(
-        [~finite, reached, looks >= curve.size, _hopeless(best, looks, protocol)],
-        [DIVERGED, REACHED, EXHAUSTED, FUTILE],
-        TRAINING,
-    )
+    ends = {DIVERGED: ~finite, REACHED: reached, EXHAUSTED: looks >= curve.size}
+    if (rule := protocol.futility) is not None:
+        half = best[looks // 2 - 1]
+        ends[FUTILE] = rule.hopeless(best[looks - 1], half, looks, best.size, protocol.goal - ROUNDING)
+    status = jnp.select(list(ends.values()), list(ends), TRAINING)
     return _State(params, moments, looks, status, curve, best, seen)
-
-
-def _hopeless(best: Float[Array, " looks"], looks: Int[Array, ""], protocol: Protocol) -> Bool[Array, ""]:
-    """The futility rule: see `Futility`."""
-    rule = protocol.futility
-    if rule is None:
-        return jnp.array(False)
-    return rule.hopeless(best[looks - 1], best[looks // 2 - 1], looks, best.size, protocol.goal - ROUNDING)
 
 
 def _optimiser(protocol: Protocol) -> optax.GradientTransformation:
     """The direction of a step; its length is the member's own learning rate."""
-    return {
-        "adam": optax.scale_by_adam,
-        "adam-95": partial(optax.scale_by_adam, b2=0.95),
-        "sgd": optax.identity,
-    }[protocol.optimiser]()
+    optimisers = {
+        "adam": optax.scale_by_adam, "adam-95": partial(optax.scale_by_adam, b2=0.95), "sgd": optax.identity,
+    }  # fmt: skip
+    return optimisers[protocol.optimiser]()

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from facthold._util.errors import check_positive
 
-__all__ = ["Lanes", "Stopped", "fix_lanes", "shared_lanes", "usable_cores"]
-
 T = TypeVar("T")
 
 
@@ -36,8 +34,6 @@ class Lanes:
         self.n = n or usable_cores()
         self._pool = ThreadPoolExecutor(self.n, thread_name_prefix="lane")
         self._stopped = threading.Event()
-        self.compiling = threading.Lock()
-        """Held while a loop is compiled: a second lane with the same shapes waits and finds it done."""
 
     def __len__(self) -> int:
         return self.n

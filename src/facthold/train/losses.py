@@ -7,12 +7,9 @@ from jaxtyping import Array, Bool, Float
 
 @jax.custom_vjp
 def mean_cross_entropy(
-    F: Float[Array, "N d"],
-    U: Float[Array, "M d"],
-    targets: Float[Array, "N d"],
-    counted: Bool[Array, " N"],
+    F: Float[Array, "N d"], U: Float[Array, "M d"], targets: Float[Array, "N d"], counted: Bool[Array, " N"],
     offered: Bool[Array, " M"],
-) -> Float[Array, ""]:
+) -> Float[Array, ""]:  # fmt: skip
     """Mean of -log softmax(F U^T) at the target, with a gradient for F alone.
 
     The embeddings are fixed, so dL/dF = (P U - targets) / N is all that training needs. Computed in the

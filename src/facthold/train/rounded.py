@@ -5,7 +5,8 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from facthold.measure.quantise import Grid, straight_through
+from facthold.measure.grids import Grid
+from facthold.measure.quantise import straight_through
 from facthold.train.tasks import Task
 
 

@@ -75,7 +75,8 @@ class StoreSampled(Task):
             offered = jnp.arange(len(self.problem.U)) < self.n_outputs
             return mean_cross_entropy(F, self.problem.U, self.problem.U[f], counted, offered)
         rivals, offered = self._rivals(k_own, k_other)
-        scores = jnp.where(offered & ~self._is_right(inputs, rivals), F @ self.problem.U[rivals].T, -jnp.inf)
+        is_right = (self.also[inputs][:, :, None] == rivals).any(axis=1)
+        scores = jnp.where(offered & ~is_right, F @ self.problem.U[rivals].T, -jnp.inf)
         target = (F * self.problem.U[f]).sum(axis=1)
         losses = jax.nn.softplus(jax.nn.logsumexp(scores, axis=1) - target)
         return jnp.where(counted, losses, 0.0).sum() / counted.sum()
@@ -111,9 +112,6 @@ class StoreSampled(Task):
         rivals = rivals.at[jnp.arange(len(inputs))[:, None], self.also[inputs]].set(-jnp.inf)
         return (target[:, 0] - rivals.max(axis=1)) > self.margin
 
-    def _is_right(self, inputs: Int[Array, " n"], outputs: Int[Array, " k"]) -> Bool[Array, "n k"]:
-        return (self.also[inputs][:, :, None] == outputs).any(axis=1)
-
 
 def won_by(model: Memory, task: StoreSampled, margin: float) -> Bool[np.ndarray, " N"]:
     """Which of all inputs have their output above all rivals by ``margin``. No sample, unlike a look."""
@@ -123,9 +121,7 @@ def won_by(model: Memory, task: StoreSampled, margin: float) -> Bool[np.ndarray,
     return np.concatenate([np.asarray(_won(task, model, jnp.asarray(block))) for block in blocks])[:n]
 
 
-@eqx.filter_jit
-def _won(task: StoreSampled, model: Memory, inputs: Int[Array, " n"]) -> Bool[Array, " n"]:
-    return task.won(model, inputs)
+_won = eqx.filter_jit(StoreSampled.won)
 
 
 def _beside(f: Int[np.ndarray, " N"], also: Int[np.ndarray, "extra 2"] | None) -> Int[np.ndarray, "N k"]:

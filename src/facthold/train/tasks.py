@@ -18,9 +18,7 @@ from facthold.measure.recall import right
 from facthold.memory.associations import Problem
 from facthold.models.transformer import Transformer
 from facthold.train.losses import mean_cross_entropy
-
-BATCH = 1 << 10
-"""Prompts a step in the paper's experiments."""
+from facthold.train.protocols import BATCH
 
 
 class Task(eqx.Module):

@@ -1,6 +1,6 @@
 """Real facts by name, taken from installed packages when they are asked for."""
 
-from facthold._util.errors import unknown
+from facthold._util.errors import find
 from facthold.facts.real.airports import AIRPORTS
 from facthold.facts.real.base import Source, sample_subjects, tally
 from facthold.facts.real.cities import CITIES
@@ -14,6 +14,4 @@ __all__ = ["SOURCES", "Source", "find_source", "sample_subjects", "tally"]
 
 def find_source(name: str) -> Source:
     """The source with this name."""
-    if name not in SOURCES:
-        raise unknown("source of facts", name, SOURCES)
-    return SOURCES[name]
+    return find("source of facts", name, SOURCES)

@@ -6,13 +6,8 @@ from typing import Any
 from facthold.facts.real.base import Source
 
 FIELDS = {
-    "name": "name",
-    "city": "city",
-    "subdivision": "subd",
-    "country": "country",
-    "time zone": "tz",
-    "IATA code": "iata",
-}
+    "name": "name", "city": "city", "subdivision": "subd", "country": "country", "time zone": "tz", "IATA code": "iata",
+}  # fmt: skip
 """Relations, and the fields that they are called there. A country is its ISO code, as there."""
 
 
@@ -26,14 +21,6 @@ def _read() -> Iterator[tuple[str, str, Any]]:
 
 
 AIRPORTS = Source(
-    name="airports",
-    about="airports and landing strips",
-    subject="the ICAO code",
-    relations=tuple(FIELDS),
-    several=(),
-    packages=("airportsdata",),
-    extra="facts",
-    licence="MIT",
-    origin="github.com/mborsetti/airportsdata",
-    read=_read,
-)
+    name="airports", about="airports and landing strips", subject="the ICAO code", relations=tuple(FIELDS),
+    packages=("airportsdata",), extra="facts", licence="MIT", origin="github.com/mborsetti/airportsdata", read=_read,
+)  # fmt: skip

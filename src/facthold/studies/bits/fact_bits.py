@@ -2,41 +2,27 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from facthold._util.errors import FactholdError, check_positive, unknown
+from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
-from facthold.facts.problem import FactualRecall
-from facthold.facts.prompts import SEQUENCE
-from facthold.lab.cells import Cell, Result
-from facthold.measure.fact_recall import always_right
-from facthold.measure.quantise import LADDER, MOST_LEVELS, SEARCH, Grid, Recall, quantise
-from facthold.models.transformer import Transformer
-from facthold.recipes.builders import BUILDERS, builder
-from facthold.studies.bits.bits_used import GOALS, bits_used, summarised
-from facthold.studies.constructions.built_size import BuiltSize
-from facthold.studies.transformers.fact_capacity import (
-    best_run,
-    make_problem,
-    nested_table,
-    racing_members,
-    shape_of,
-    step_seconds,
-)
-from facthold.studies.transformers.variants import variant
+from facthold.facts.seeded import seeded_recall, variant
+from facthold.lab.cells import TableCell
+from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Whole
+from facthold.measure.grids import MOST_LEVELS, SEARCH, Grid
+from facthold.models.sizes import Shape, shape_of
+from facthold.recipes import fact_recipe
+from facthold.studies.bits.memory_bits import BitsCell, Point, nothing
+from facthold.studies.constructions.built import BuiltSize, constructions
 from facthold.theory.bounds import FACTS_A_PARAMETER
-from facthold.theory.limits_facts import counting_bound
-from facthold.train import BATCH, Protocol, RecallFacts, fit, protocol
-from facthold.train.rounded import OnGrid
+from facthold.train.protocols import BATCH, PROTOCOLS, Protocol, protocol, step_seconds
+
+if TYPE_CHECKING:
+    from facthold.facts.problem import FactualRecall
+    from facthold.measure.quantise import Recall
+    from facthold.models.transformer import Transformer
 
 TRAINED = "trained"
-ATTENTION = ("W_K", "W_Q", "W_V")
-FIXED = {
-    "attention": ATTENTION, "attention-full": ATTENTION, "values": ATTENTION, "values-ridge": ATTENTION,
-    "attention-mlp": (*ATTENTION, "W_O", "mlp.W"), "selected-ridge": (*ATTENTION, "W_O", "mlp.W"),
-    "selected-convex": (*ATTENTION, "W_O", "mlp.W"), "selected": (*ATTENTION, "W_O"),
-}  # fmt: skip
-"""Weights that depend on the embeddings and on which facts are asked, and not on the answers."""
 CHOSEN = (4, 16)
 """Prompts of each fact that a grid is chosen by; a fact counts where it is right in all of them."""
 JUDGED = 4
@@ -44,15 +30,17 @@ JUDGED = 4
 TOLERANCE = 0.1
 """Relative width at which the search for the smallest construction ends."""
 ROOMIER = 1.5
-"""Figures give models that are trained on a grid so many times the parameters: they learn fewer facts a parameter."""
+"""Figures give models that are trained on a grid so many times the parameters: they learn fewer facts per parameter."""
 CLIP = 2.5
 """Where the grids of training end, in root mean squares of the weights."""
 
 
-def asked_often(problem: FactualRecall, seed: int) -> Recall:
+def asked_often(problem: "FactualRecall", seed: int) -> "Recall":
     """The share of facts that are right in all of some prompts."""
+    from facthold.measure.fact_recall import always_right
+    from facthold.measure.quantise import Recall
 
-    def ask(what: str, draws: int) -> Callable[[Transformer], float]:
+    def ask(what: str, draws: int) -> "Callable[[Transformer], float]":
         key = derive(what, seed, draws)
         return lambda model: always_right(model, problem, key=key, draws=draws)
 
@@ -60,47 +48,34 @@ def asked_often(problem: FactualRecall, seed: int) -> Recall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactBits(Cell):
-    """The fewest bits at each goal, for models of several sizes that know all (or nearly all) of one table a seed."""
+class FactBits(TableCell, BitsCell):
+    """The fewest bits at each goal, for models of several sizes that know all (or nearly all) of one table per seed."""
 
     kind: ClassVar[str] = "fact-bits"
 
-    model: str
+    model: Annotated[str, OneOf(lambda: [TRAINED, *constructions()])]
     """A construction's name, or 'trained'."""
-    S: int
-    R: int
-    D: int
-    d: int = 0
+    d: Whole = 0
     """Of constructions whose size is m or d_h. Trained models get theirs from ``rooms``."""
-    per_head: int = 0
-    guess: int = 64
+    per_head: Whole = 0
+    guess: Count = 64
     """Where the search for the smallest construction starts."""
-    rooms: tuple[float, ...] = (1.0, 1.4, 2.0)
-    """Sizes, as multiples of the smallest construction that recalls all, or of figure 4's parameters a fact."""
-    alpha: float = 1.0
-    beta: float = 4.0
-    H: int = 8
+    rooms: Annotated[tuple[float, ...], Each(Positive)] = (1.0, 1.4, 2.0)
+    """Sizes, as multiples of the smallest construction that recalls all, or of figure 4's parameters per fact."""
+    alpha: Positive = 1.0
+    beta: Annotated[float, Between(least=0)] = 4.0
+    H: Count = 8
     """Of trained models: H d_h = alpha d and m = beta d."""
-    levels: int = 0
+    levels: Whole = 0
     """Trained models only: every weight is on a grid of so many levels during training; 0: rounded afterwards."""
-    protocol: str = "transformer-short"
-    goals: tuple[float, ...] = GOALS
-    seeds: tuple[int, ...] = (0,)
+    protocol: Annotated[str, OneOf(PROTOCOLS)] = "transformer-short"
 
     def __post_init__(self) -> None:
-        check_positive(S=self.S, R=self.R, D=self.D, guess=self.guess)
-        if self.model != TRAINED and self.model not in BUILDERS:
-            raise unknown("model", self.model, (TRAINED, *BUILDERS))
+        super().__post_init__()
         if self.model == TRAINED and self.d:
             raise ValueError(f"d={self.d}: trained models get their d from rooms; leave it 0")
         if self.levels and (self.model != TRAINED or not 2 <= self.levels <= MOST_LEVELS):
             raise ValueError(f"levels={self.levels}: a grid of 2 to {MOST_LEVELS} levels, for trained models only")
-        if not (self.alpha > 0 and self.beta >= 0 and self.H > 0):
-            raise ValueError(f"alpha={self.alpha} and H={self.H} must be positive, beta={self.beta} not negative")
-        if not self.rooms or not self.seeds or min(self.rooms) <= 0:
-            raise ValueError(f"rooms={self.rooms} and seeds={self.seeds}: give some of each, and rooms above 0")
-        if not self.goals or not all(0 < goal <= 1 for goal in self.goals):
-            raise ValueError(f"goals={self.goals} must be above 0 and at most 1")
 
     @property
     def training(self) -> Protocol:
@@ -112,79 +87,63 @@ class FactBits(Cell):
         asked = {"search": SEARCH, "prompts": [*CHOSEN, JUDGED], "search_tolerance": TOLERANCE}
         if self.model != TRAINED:
             return super().spec | asked
-        way = {"training": self.training.spec, "way": asdict(variant("code")), "batch": BATCH, "clip": CLIP}
-        return super().spec | asked | way
-
-    @property
-    def label(self) -> str:
-        how = f" on {self.levels} levels" if self.levels else ""
-        return f"bits of {self.model}{how}, S={self.S} R={self.R} D={self.D}"
+        trained = {"training": self.training.spec, "way": asdict(variant("code")), "batch": BATCH, "clip": CLIP}
+        return super().spec | asked | trained
 
     @property
     def cost(self) -> float:
         n = len(self.rooms) * len(self.seeds)
         if self.model != TRAINED:
-            return n * (4 + self.S * self.R / 60)
-        size = self.trained_size(max(self.rooms))
-        step = step_seconds(d=size["d"], Hd_h=self.H * size["d_h"], m=size["m"], S=self.S, R=self.R, A=self.R * self.D)
-        return n * len(self.training.lrs) * self.training.steps * step
+            return n * (4 + self.n_facts / 60)
+        d, H, d_h, m = self.trained_shape(max(self.rooms))
+        step = step_seconds(d=d, Hd_h=H * d_h, m=m, S=self.S, R=self.R, A=self.R * self.D)
+        return n * len(self.training.lrs or (self.training.lr,)) * self.training.steps * step
 
-    def trained_size(self, room: float) -> dict[str, int]:
+    def trained_shape(self, room: float) -> Shape:
         """Sizes with about ``room`` times the parameters that figure 4 gives these facts."""
-        return shape_of(self.alpha, self.beta, round(room * self.S * self.R / FACTS_A_PARAMETER), self.H)
+        return shape_of(self.alpha, self.beta, round(room * self.n_facts / FACTS_A_PARAMETER), self.H)
 
-    def run(self) -> Result:
-        points = [point for seed in self.seeds for point in self._points(seed)]
-        return summarised(points)
+    def outputs(self, facts: int) -> int:
+        return self.D
 
-    def _points(self, seed: int) -> list[dict[str, Any]]:
-        if self.model == TRAINED:
-            made = len(self.training.lrs)
-            return [self._point(*self.train(self.trained_size(room), seed), seed, made) for room in self.rooms]
-        knob = builder(self.model).knob
-        search = BuiltSize(
-            builder=self.model, S=self.S, R=self.R, D=self.D, d=self.d, per_head=self.per_head, goal=1.0,
-            guess=self.guess, tolerance=TOLERANCE, seeds=(seed,),
-        )  # fmt: skip
+    def points(self, seed: int) -> list[Point]:
+        return self._trained(seed) if self.model == TRAINED else self._built(seed)
+
+    def _trained(self, seed: int) -> list[Point]:
+        """One model for each room, the better of the protocol's learning rates."""
+        from facthold.train.race import train
+
+        grid = Grid(self.levels, clip=CLIP) if self.levels else None
+        points = []
+        for shape in map(self.trained_shape, self.rooms):
+            problem = seeded_recall(self.facts(seed), shape.d, seed, "code")
+            best = train(problem, shape, self.training, seed, rule="final", grid=grid)
+            points.append(self._point(best.model, problem, seed, len(best.runs)))
+        return points
+
+    def _built(self, seed: int) -> list[Point]:
+        """The smallest construction that recalls all, and larger ones."""
+        search = BuiltSize.of(self, builder=self.model, goal=1.0, tolerance=TOLERANCE, seeds=(seed,))
         found = search.run()
         if found["size"] is None:
-            return [self._nothing(seed, found["status"])]
+            return [nothing(self.n_facts, seed, found["status"])]
         probes = sum(len(one["probes"]) for one in found["per_seed"])
         points = []
         for size in sorted({round(room * found["size"]) for room in self.rooms}):
             try:
-                points.append(self._point(*search.build(size, seed), seed, 1 + probes))
+                model, problem, *_ = search.build(size, seed)
             except (FactholdError, ValueError) as error:  # too large for what d allows
-                points.append(self._nothing(seed, f"{knob}={size}: {error}"))
+                points.append(nothing(self.n_facts, seed, f"{fact_recipe(self.model).size}={size}: {error}"))
+            else:
+                points.append(self._point(model, problem, seed, 1 + probes))
         return points
 
-    def _nothing(self, seed: int, status: str) -> dict[str, Any]:
-        return {"facts": self.S * self.R, "seed": seed, "recall": 0.0, "used": [], "tried": 1, "status": status}
-
-    def train(self, size: dict[str, int], seed: int) -> tuple[Transformer, FactualRecall]:
-        """The better of the protocol's learning rates."""
-        way = variant("code")
-        table = nested_table("random", self.S, self.R, self.D, seed)
-        problem = make_problem(table, size["d"], seed, way, SEQUENCE)
-        shape = (size["H"], size["d_h"], size["m"])
-        race = racing_members(RecallFacts.of(problem), *shape, seed, way, self.training, "bits")
-        grid = Grid(self.levels, clip=CLIP) if self.levels else None
-        if grid:
-            race = [member._replace(task=OnGrid(member.task, grid)) for member in race]
-        runs = fit(race, self.training)
-        best = (best_run(race, runs, "final") or (runs[0], None))[0]
-        return (quantise(best.model, grid).model if grid else best.model), problem
-
-    def _point(self, model: Transformer, problem: FactualRecall, seed: int, made: int) -> dict[str, Any]:
+    def _point(self, model: "Transformer", problem: "FactualRecall", seed: int, made: int) -> Point:
         """``made``: models that were made before this one was taken."""
-        facts, recall = self.S * self.R, asked_often(problem, seed)
-        used, tried = bits_used(
-            model, recall, facts,
-            lambda wrong: counting_bound(self.S, self.R, self.D, wrong),
-            fixed=FIXED.get(self.model, ()), goals=self.goals, ladder=(self.levels,) if self.levels else LADDER,
-        )  # fmt: skip
+        recall, fixed = asked_often(problem, seed), () if self.model == TRAINED else fact_recipe(self.model).fixed
+        used, tried = self.rounded(model, recall, self.n_facts, fixed=fixed, levels=self.levels)
         return {
-            "facts": facts, "seed": seed, "recall": recall.judge(model), "used": used,
+            "facts": self.n_facts, "seed": seed, "recall": recall.judge(model), "used": used,
             "tried": made + tried, "status": "measured", "d": model.d, "H": model.H, "d_h": model.d_h, "m": model.m,
             "n_params": model.n_params,
         }  # fmt: skip

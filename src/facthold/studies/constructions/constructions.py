@@ -4,25 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import LogLocator
 
 from facthold.lab import style
 from facthold.lab.cells import Cell
+from facthold.lab.fields import Count
 from facthold.lab.figure import Figure, Values
-from facthold.measure.scaling import Fit, fit_constant
-from facthold.recipes.builders import BUILDERS
-from facthold.studies.constructions.attended import Attended
-from facthold.studies.constructions.built_size import BuiltSize
+from facthold.measure.scaling import Fit
+from facthold.studies.constructions.built import Attended, BuiltSize, constructions
+from facthold.studies.judging import columns, constant, facts, grouped, n_params
 from facthold.studies.transformers.fact_capacity import FactCapacity
 from facthold.studies.transformers.fig4 import QUICK
 from facthold.studies.transformers.fig4 import cells as trained_cells
 from facthold.theory import bounds
 
 BITS = 2
-"""Bits a parameter of the bound that is drawn: what large language models are seen to use."""
+"""Bits per parameter of the bound that is drawn: what large language models are seen to use."""
 ANSWERS = 8
+TRAINED = "trained"
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Grid:
     """(S, d)."""
     trained: tuple[tuple[float, float], ...]
     """Shapes (alpha, beta) of figure 4's trained transformers."""
-    n_seeds: int = 3
+    n_seeds: Count = 3
 
 
 PRESETS = {
@@ -53,29 +51,23 @@ PRESETS = {
 
 
 def cells(grid: Grid) -> list[Cell]:
-    seeds = tuple(range(grid.n_seeds))
-
     def built(builder: str, S: int, d: int, guess: int) -> BuiltSize:
-        return BuiltSize(builder=builder, S=S, R=S, D=ANSWERS, d=d, guess=guess, seeds=seeds)
+        return BuiltSize.of(grid, builder=builder, S=S, R=S, D=ANSWERS, d=d, guess=guess)
 
-    trained = _trained(grid)
     return [
         *(built("attention", S, 32 * S, 64) for S in grid.attention),
         *(built("attention-mlp", S, 16 * S + 1, 40 * S) for S in grid.attention_mlp),
         *(built("values", S, 0, 2 * S) for S in grid.values),
         *(built("selected", S, d, 3 * d) for S, d in grid.selected),
-        *trained,
+        *(c for c in trained_cells(QUICK) if isinstance(c, FactCapacity) and (c.alpha, c.beta) in grid.trained),
         Attended(builder="attention", S=4, R=4, D=4, d=128, d_h=64, per_head=2, fact=6),
         Attended(builder="attention-mlp", S=4, R=4, D=4, d=129, d_h=129, m=1024, per_head=2, fact=6),
     ]
 
 
-def _trained(grid: Grid) -> list[Cell]:
-    """Figure 4's own cells: what it has computed is found again."""
-    return [c for c in trained_cells(QUICK) if isinstance(c, FactCapacity) and (c.alpha, c.beta) in grid.trained]
+def plot(rows: Sequence[Values]) -> "style.Canvas":
+    from matplotlib.figure import Figure as Canvas
 
-
-def plot(rows: Sequence[Values]) -> Canvas:
     prompts = [r for r in rows if r["kind"] == Attended.kind]
     canvas = Canvas(figsize=(14.5, 6.2), layout="constrained")
     left, right = canvas.subfigures(1, 2, width_ratios=(1.0, 1.25))  # type: ignore[misc]
@@ -87,28 +79,27 @@ def plot(rows: Sequence[Values]) -> Canvas:
     return canvas
 
 
-def _facts(axes: Axes, rows: Sequence[Values]) -> None:
+def _facts(axes: "style.Axes", rows: Sequence[Values]) -> None:
+    from matplotlib.ticker import LogLocator
+
     style.loglog(axes, rf"Facts held at 99%, $S=R$, $D={ANSWERS}$", "parameters", "facts")
-    found = [r for r in rows if r["facts"] is not None and r["n_params"] is not None]
-    for i, name in enumerate(b for b in BUILDERS if any(r.get("builder") == b for r in found)):
-        ours = sorted((r["n_params"], r["facts"]) for r in found if r.get("builder") == name)
-        axes.plot(
-            *zip(*ours, strict=True), color=style.COLOURS[i], marker=style.MARKERS[i], linewidth=1, markersize=5,
-            label=f"{name} ({BUILDERS[name].place})",
-        )  # fmt: skip
-    trained = sorted((r["n_params"], r["facts"]) for r in found if r["kind"] == FactCapacity.kind)
-    if trained:
-        axes.plot(*zip(*trained, strict=True), "k*", markersize=7, linestyle="none", label="trained (figure 4)")
-    x = np.geomspace(min(r["n_params"] for r in found), max(r["n_params"] for r in found), 40)
-    style.guide(axes, x, bounds.FACTS_A_PARAMETER * x, f"{bounds.FACTS_A_PARAMETER} a parameter (authors)")
-    most = [bounds.capacity_in_bits(lambda N: bounds.bits_uniform(N, ANSWERS), BITS * p) for p in x]
-    axes.plot(x, most, "k:", linewidth=1, label=rf"bound: facts $\log_2 D$ = {BITS} bits a parameter")
+    recipes = by_recipe(rows)
+    for i, (name, ours) in enumerate(recipes.items()):
+        star = {"color": "black", "marker": "*", "markersize": 7, "linestyle": "none", "label": "trained (figure 4)"}
+        look = star if name == TRAINED else {"label": f"{name} ({constructions()[name].place})"}
+        style.points(axes, [(n_params(r), facts(r)) for r in ours], i, **look)
+    sizes = [n_params(r) for ours in recipes.values() for r in ours]
+    c = bounds.FACTS_A_PARAMETER
+    style.guide(axes, sizes, lambda n: c * n, f"{c} per parameter (authors)")
+    most = lambda n: bounds.capacity_in_bits(lambda N: bounds.bits_uniform(N, ANSWERS), BITS * n)  # noqa: E731
+    bound = rf"bound: facts $\log_2 D$ = {BITS} bits per parameter"
+    style.guide(axes, sizes, most, bound, color="black", linestyle=":", linewidth=1)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator())  # too many decades for more
-    axes.legend(frameon=False, fontsize=8)
+    style.legend(axes)
 
 
-def _attention(axes: Axes, row: Values) -> None:
+def _attention(axes: "style.Axes", row: Values) -> None:
     """Heads down, the prompt across: what each head attends to."""
     weights = np.array(row["attention"])
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -117,7 +108,7 @@ def _attention(axes: Axes, row: Values) -> None:
     axes.set_title(f"{row['builder']}: attention", fontsize=9)
 
 
-def _added(axes: Axes, row: Values) -> None:
+def _added(axes: "style.Axes", row: Values) -> None:
     """What each head, and the MLP, adds to the scores of the answer and of its best rivals; dots: their sums."""
     added, outputs = np.array(row["added"]), row["outputs"]
     heads = len(row["attention"])
@@ -127,40 +118,33 @@ def _added(axes: Axes, row: Values) -> None:
             continue  # a head that attends to EOS adds nothing
         start = np.where(values >= 0, above, below)
         label = "MLP" if part == heads else f"head {part}"
-        axes.bar(outputs, values, bottom=start, color=style.COLOURS[part % len(style.COLOURS)], label=label, width=0.7)
+        axes.bar(outputs, values, bottom=start, color=style.mark(part)["color"], label=label, width=0.7)
         above, below = above + np.maximum(values, 0), below + np.minimum(values, 0)
     axes.plot(outputs, row["scores"], "ko", markersize=4, label="score")
     axes.axhline(0, color="#777777", linewidth=0.6)
     axes.tick_params(labelsize=7)
     axes.set_title(f"scores; the answer is {outputs[0]}", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=7)
+    style.legend(axes, fontsize=7)
+
+
+def by_recipe(rows: Sequence[Values]) -> dict[str, list[Values]]:
+    """The rows of each construction and, as the last, of training; those for which no size was found left out."""
+    found = [r for r in rows if r["kind"] != Attended.kind and facts(r) is not None and n_params(r) is not None]
+    groups = grouped(found, lambda r: r.get("builder", TRAINED))
+    return {name: groups[name] for name in (*constructions(), TRAINED) if name in groups}
 
 
 def fits(rows: Sequence[Values]) -> list[Fit]:
-    """Facts a parameter of each construction and of training (geometric mean over sizes)."""
-    found = [r for r in rows if r["kind"] != Attended.kind and r["facts"] is not None and r["n_params"] is not None]
-    result = []
-    for name in (*BUILDERS, "trained"):
-        ours = [r for r in found if r.get("builder", "trained") == name]
-        if len(ours) > 1:
-            result.append(
-                fit_constant(f"{name}: facts a parameter", [r["n_params"] for r in ours], [r["facts"] for r in ours])
-            )
-    return result
+    """Facts per parameter of each construction and of training (geometric mean over sizes)."""
+    sizes = {name: columns(ours, n_params, facts) for name, ours in by_recipe(rows).items()}
+    return [fit for name, x_y in sizes.items() for fit in constant(f"{name}: facts per parameter", *x_y)]
 
 
 FIGURE = Figure(
-    name="constructions",
-    title="Facts put into weights, with and without training",
-    place="figure 3, theorems 3 and 4, and beyond",
-    caption=(
-        "Left: the facts that each construction holds at 99%, against the fewest parameters 4 H d d_h + 2 m d that "
-        "were enough, beside trained transformers. Right: one prompt through the two constructions of the paper: what "
-        "each head attends to, and what it adds to the scores."
-    ),
-    presets=PRESETS,
-    cells=cells,
-    plot=plot,
-    fits=fits,
-)
+    "constructions", "Facts put into weights, with and without training", "figure 3, theorems 3 and 4, and beyond",
+    "Left: the facts that each construction holds at 99%, against the fewest parameters 4 H d d_h + 2 m d that were "
+    "enough, beside trained transformers. Right: one prompt through the two constructions of the paper: what each head "
+    "attends to, and what it adds to the scores.",
+    PRESETS, cells, plot, fits,
+)  # fmt: skip

@@ -1,40 +1,182 @@
-"""How much a transformer that was built, not trained, can bear: noise, rounding, longer prompts."""
+"""What a transformer that was built, not trained, still recalls under noise, rounding and longer prompts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import NullLocator
+import numpy as np
 
+from facthold._util.errors import check_positive
+from facthold._util.keys import derive, fold
 from facthold.lab import style
-from facthold.lab.cells import Cell
+from facthold.lab.accounts import FLOAT_BITS, Account
+from facthold.lab.cells import Cell, Result
+from facthold.lab.fields import Between, Count, Each, OneOf, Seeds
 from facthold.lab.figure import Figure, Values
-from facthold.measure.scaling import Fit
-from facthold.recipes.builders import BUILDERS, builder
-from facthold.studies.constructions.robustness_cell import Robustness
+from facthold.measure.grids import grid_of_bits
+from facthold.recipes import fact_recipe
+from facthold.studies.constructions.built import BuiltCell, constructions
 
-PANELS: Mapping[str, tuple[str, str]] = {
-    "embeddings": ("Noise in the embeddings", "$x$ of $\\varphi + x\\, g / \\sqrt{d}$"),
-    "weights": ("Noise in the weights", "noise / rms entry of each matrix"),
-    "bits": ("Rounded weights", "bits a weight"),
-    "length": ("Longer prompts", "prompt length $T$"),
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
+    from facthold.facts.problem import FactualRecall
+    from facthold.models.transformer import Transformer
+
+    Built = tuple[Transformer, FactualRecall]
+    """A model, and the problem that it is asked."""
+
+
+def noisy_embeddings(model: "Transformer", problem: "FactualRecall", x: float, key: "PRNGKeyArray") -> "Built":
+    """phi + x g / sqrt(d) with g ~ N(0, I), for every token: subjects, relations, noise, EOS and the outputs.
+
+    One draw per token, not per occurrence: the vocabulary has moved since the model was built.
+    """
+    from facthold.memory.embeddings import host_generator
+
+    g = host_generator(key).standard_normal(problem.phi.shape)
+    return model, replace(problem, phi=(problem.phi + x * g / math.sqrt(problem.d)).astype(np.float32))
+
+
+def noisy_weights(model: "Transformer", problem: "FactualRecall", x: float, key: "PRNGKeyArray") -> "Built":
+    """Every weight matrix, of each head its own, with Gaussian noise: x times its root mean square, in all entries."""
+    import jax
+    import jax.numpy as jnp
+
+    from facthold.memory.embeddings import host_generator
+
+    def disturb(i: int, W: np.ndarray) -> np.ndarray:
+        rms = np.sqrt((W**2).mean(axis=(-2, -1), keepdims=True))
+        return W + x * rms * host_generator(fold(key, i)).standard_normal(W.shape)
+
+    leaves, structure = jax.tree.flatten(model)  # built models have matrices alone, and no biases
+    noisy = [jnp.asarray(disturb(i, np.asarray(W, np.float64)), jnp.float32) for i, W in enumerate(leaves)]
+    return jax.tree.unflatten(structure, noisy), problem
+
+
+def rounded_weights(model: "Transformer", problem: "FactualRecall", bits: float, key: "PRNGKeyArray") -> "Built":
+    """Every weight matrix, of each head its own, rounded to so many bits; nothing is drawn."""
+    from facthold.measure.quantise import quantise
+
+    return quantise(model, grid_of_bits(int(bits))).model, problem
+
+
+def longer_prompts(model: "Transformer", problem: "FactualRecall", T: float, key: "PRNGKeyArray") -> "Built":
+    """Prompts of length T, drawn where they are asked. The weights stay those that were built for another length."""
+    return model, replace(problem, T=int(T))
+
+
+class Disturbance(NamedTuple):
+    """One way to disturb, by an amount, and the words of its panel."""
+
+    apply: "Callable[[Transformer, FactualRecall, float, PRNGKeyArray], Built]"
+    allowed: Between
+    """The amounts that have a meaning."""
+    title: str
+    x: str
+    whole: bool = False
+    """Whether amounts are whole numbers."""
+
+    def check(self, amount: float) -> None:
+        self.allowed.check("amounts", amount)
+        if self.whole and not amount.is_integer():
+            raise ValueError(f"amounts={amount} must be a whole number")
+
+
+DISTURBANCES = {
+    "embeddings": Disturbance(
+        noisy_embeddings, Between(least=0), "Noise in the embeddings", "$x$ of $\\varphi + x\\, g / \\sqrt{d}$"
+    ),
+    "weights": Disturbance(noisy_weights, Between(least=0), "Noise in the weights", "noise / rms entry of each matrix"),
+    "bits": Disturbance(rounded_weights, Between(least=1, most=16), "Rounded weights", "bits per weight", whole=True),
+    "length": Disturbance(longer_prompts, Between(least=3), "Longer prompts", "prompt length $T$", whole=True),
 }
-"""Title and label below, by disturbance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robustness(BuiltCell):
+    """The share of S R facts that one construction recalls under each amount of one disturbance.
+
+    The model is built once per seed on the undisturbed problem, for prompts of length 32. A draw has its own
+    disturbance and prompts. Both are the same at all amounts: noise differs in its size alone.
+    """
+
+    kind: ClassVar[str] = "robustness"
+    version: ClassVar[int] = 2
+
+    disturbance: Annotated[str, OneOf(DISTURBANCES)]
+    amounts: Annotated[tuple[int | float, ...], Each(float)]
+    """Relative size of the noise, bits per weight, or T; kept as floats, so that 8 and 8.0 are one cell."""
+    S: Count = 16
+    R: Count = 16
+    D: Count = 8
+    draws: Count = 1
+    seeds: Seeds = (0, 1, 2)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size = fact_recipe(self.builder).size
+        check_positive(**{size: getattr(self, size)})
+        object.__setattr__(self, "amounts", tuple(float(amount) for amount in self.amounts))
+        for amount in self.amounts:
+            DISTURBANCES[self.disturbance].check(amount)
+
+    @property
+    def cost(self) -> float:
+        """Seconds: a build and some compilations, and all facts for each draw of each amount."""
+        asking = len(self.amounts) * self.draws * (0.02 + 2e-7 * self.n_facts * (self.d + self.m))
+        compiled = len(self.amounts) if self.disturbance == "length" else 1
+        return 2 * compiled + len(self.seeds) * (1.5 + asking)
+
+    def run(self) -> Result:
+        per_seed = [self._one(seed) for seed in self.seeds]
+        recall = np.array([one["recall"] for one in per_seed])
+        return {
+            "recall": recall.mean(axis=0).tolist(), "recall_min": recall.min(axis=0).tolist(),
+            "recall_max": recall.max(axis=0).tolist(), "per_seed": per_seed,
+            "accuracy": fmean(one["accuracy"] for one in per_seed),  # of the models as they were built
+            "n_params": max(one["n_params"] for one in per_seed),  # constructions may choose H by the embeddings
+        }  # fmt: skip
+
+    def _one(self, seed: int) -> Result:
+        from facthold.measure.fact_recall import fact_accuracy
+
+        model, problem, _ = self.built(seed)
+        disturb = DISTURBANCES[self.disturbance].apply
+
+        def share(amount: float | None, draw: int) -> float:
+            key = derive("disturb", self.disturbance, seed, self.d, draw)
+            asked = (model, problem) if amount is None else disturb(model, problem, amount, key)
+            return fact_accuracy(*asked, key=derive("disturbed prompts", seed, draw))
+
+        recall = [fmean(share(amount, draw) for draw in range(self.draws)) for amount in (None, *self.amounts)]
+        return {"recall": recall[1:], "accuracy": recall[0], "n_params": model.n_params}
+
+    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
+        """Where weights were rounded their bits count, and a scale for each matrix, which has at least d weights."""
+        accounts = []
+        for seed in result["per_seed"]:
+            weights, scales = seed["n_params"], FLOAT_BITS * (seed["n_params"] // self.d)
+            for amount, recall in zip(self.amounts, seed["recall"], strict=True):
+                bits = amount * weights + scales if self.disturbance == "bits" else FLOAT_BITS * weights
+                wrong = round((1 - recall) * self.n_facts)
+                accounts.append(Account(self.n_facts, self.D, wrong, bits, len(self.amounts)))
+        return accounts
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The sizes of each builder, and the amounts of each disturbance."""
+    """The sizes of each construction, and the amounts of each disturbance."""
 
-    S: int
-    R: int
-    D: int
+    S: Count
+    R: Count
+    D: Count
     attention: tuple[int, int, int]
-    """d, d_h, tokens a head."""
+    """d, d_h, tokens per head."""
     attention_mlp: tuple[int, int, int]
-    """d, m, tokens a group of heads."""
+    """d, m, tokens per group of heads."""
     values: int
     """d."""
     selected: tuple[int, int]
@@ -43,8 +185,8 @@ class Grid:
     """Of the embeddings and of the weights."""
     bits: tuple[int, ...]
     T: tuple[int, ...]
-    draws: int = 1
-    n_seeds: int = 3
+    draws: Count = 1
+    n_seeds: Count = 3
 
 
 _noise = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -61,79 +203,61 @@ PRESETS = {
 
 
 def cells(grid: Grid) -> list[Cell]:
-    common = partial(Robustness, S=grid.S, R=grid.R, D=grid.D, draws=grid.draws, seeds=tuple(range(grid.n_seeds)))
-    d, d_h, per_head = grid.attention
-    d_mlp, m_mlp, per_group = grid.attention_mlp
-    d_selected, m_selected = grid.selected
-    builders = (
-        partial(common, builder="attention", d=d, d_h=d_h, per_head=per_head),
-        partial(common, builder="attention-mlp", d=d_mlp, m=m_mlp, per_head=per_group),
-        partial(common, builder="values", d=grid.values),
-        partial(common, builder="selected", d=d_selected, m=m_selected),
-    )
+    built: list[dict[str, Any]] = [
+        {"builder": "attention"} | dict(zip(("d", "d_h", "per_head"), grid.attention, strict=True)),
+        {"builder": "attention-mlp"} | dict(zip(("d", "m", "per_head"), grid.attention_mlp, strict=True)),
+        {"builder": "values", "d": grid.values},
+        {"builder": "selected"} | dict(zip(("d", "m"), grid.selected, strict=True)),
+    ]
     amounts = {"embeddings": grid.noise, "weights": grid.noise, "bits": grid.bits, "length": grid.T}
-    return [built(disturbance=name, amounts=amounts[name]) for built in builders for name in PANELS if amounts[name]]
+    return [
+        Robustness.of(grid, disturbance=name, amounts=amounts[name], **fields)
+        for fields in built for name in DISTURBANCES if amounts[name]
+    ]  # fmt: skip
 
 
-def plot(rows: Sequence[Values]) -> Canvas:
-    canvas, panels = style.panels(len(PANELS), width=3.7, height=4.0)
-    names = [name for name in BUILDERS if any(r["builder"] == name for r in rows)]
+def plot(rows: Sequence[Values]) -> "style.Canvas":
+    from matplotlib.ticker import NullLocator
+
+    canvas, panels = style.panels(len(DISTURBANCES), width=3.7, height=4.0)
+    names = [name for name in constructions() if any(r["builder"] == name for r in rows)]
     rows = sorted(rows, key=lambda r: names.index(r["builder"]))  # the same colours in whatever order rows are stored
-    for axes, (disturbance, (title, x)) in zip(panels, PANELS.items(), strict=True):
-        axes.set(title=title, xlabel=x, ylim=(-0.03, 1.03), xscale="linear" if disturbance == "bits" else "log")
-        axes.grid(True, alpha=0.25, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-        ours = [r for r in rows if r["disturbance"] == disturbance]
+    for axes, (name, panel) in zip(panels, DISTURBANCES.items(), strict=True):
+        scale = "linear" if name == "bits" else "log"
+        axes.set(title=panel.title, xlabel=panel.x, ylim=(-0.03, 1.03), xscale=scale)
+        style.frame(axes)
+        ours = [r for r in rows if r["disturbance"] == name]
         for r in ours:
             _line(axes, r, names.index(r["builder"]), len(names))
-        if disturbance in ("bits", "length"):  # whole numbers: mark those that were measured
+        if panel.whole:  # mark those that were measured
             amounts = sorted({amount for r in ours for amount in r["amounts"]})
             axes.set_xticks(amounts, [f"{amount:g}" for amount in amounts])
             axes.xaxis.set_minor_locator(NullLocator())
     panels[0].set_ylabel("share of all facts recalled")
     labels = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     canvas.legend(list(labels.values()), list(labels), loc="outside lower center", ncols=2, frameon=False, fontsize=9)
-    first = rows[0]
-    canvas.suptitle(f"S={first['S']}, R={first['R']}, D={first['D']}, {len(first['seeds'])} seeds", fontsize=10)
+    canvas.suptitle("S={S}, R={R}, D={D}, seeds: {n}".format(**rows[0], n=len(rows[0]["seeds"])), fontsize=10)
     return canvas
 
 
-def _line(axes: Axes, row: Values, number: int, n: int) -> None:
+def _line(axes: "style.Axes", row: Values, number: int, n: int) -> None:
     """The mean over seeds, and the smallest and largest as a band. Later lines are thinner: all are seen where they
     coincide."""
-    colour, marker = style.COLOURS[number % len(style.COLOURS)], style.MARKERS[number % len(style.MARKERS)]
-    thick = 1.0 + 0.4 * (n - 1 - number)
-    x, recall = row["amounts"], row["recall"]
-    axes.fill_between(x, row["recall_min"], row["recall_max"], color=colour, alpha=0.15, linewidth=0)
-    axes.plot(x, recall, color=colour, marker=marker, markersize=1 + 3.5 * thick, linewidth=thick, label=_label(row))
-
-
-def _label(row: Values) -> str:
-    """The builder, where it comes from, and the sizes that it was given."""
-    given = [("d", row["d"]), ("d_h", row["d_h"]), ("m", row["m"])]
-    sizes = ", ".join(f"${name}={value}$" for name, value in given if value)
-    return f"{row['builder']} ({builder(row['builder']).place}): {sizes}, {row['n_params']:,} parameters"
-
-
-def fits(rows: Sequence[Values]) -> list[Fit]:
-    """Nothing is fitted here."""
-    return []
+    look, thick, x = style.mark(number), 1.0 + 0.4 * (n - 1 - number), row["amounts"]
+    sizes = ", ".join(f"${name}={row[name]}$" for name in ("d", "d_h", "m") if row[name])
+    label = f"{row['builder']} ({fact_recipe(row['builder']).place}): {sizes}, {row['n_params']:,} parameters"
+    axes.fill_between(x, row["recall_min"], row["recall_max"], color=look["color"], alpha=0.15, linewidth=0)
+    axes.plot(x, row["recall"], **look, markersize=1 + 3.5 * thick, linewidth=thick, label=label)
 
 
 FIGURE = Figure(
-    name="robustness",
-    title="What transformers that were built without training can bear",
-    place="beyond the paper, after theorems 3 and 4",
-    caption=(
-        "Share of all S R facts that are recalled, mean over seeds with the smallest and the largest as a band. Noise "
-        "of the embeddings moves every token, outputs included; noise and rounding of the weights act on W_K, W_Q, W_V "
-        "and W_O of each head and on W and V of the MLP, by the scale of each matrix; with one bit only zero is left. "
-        "The models are built for prompts of length 32. Each has a size at which it recalls all facts undisturbed: "
-        "they differ in parameters by a factor of up to thousands, so that a line says what a construction bears, and "
-        "not what a parameter is worth."
-    ),
-    presets=PRESETS,
-    cells=cells,
-    plot=plot,
-    fits=fits,
-)
+    "robustness", "What transformers that were built without training can bear",
+    "beyond the paper, after theorems 3 and 4",
+    "Share of all S R facts that are recalled, mean over seeds with the smallest and the largest as a band. Noise of "
+    "the embeddings moves every token, outputs included; noise and rounding of the weights act on W_K, W_Q, W_V and "
+    "W_O of each head and on W and V of the MLP, by the scale of each matrix; with one bit only the sign is left. The "
+    "models are built for prompts of length 32. Each has a size at which it recalls all facts undisturbed: they differ "
+    "in parameters by a factor of up to thousands, so that a line says what a construction bears, and not what a "
+    "parameter is worth.",
+    PRESETS, cells, plot,
+)  # fmt: skip

@@ -1,21 +1,21 @@
-"""Figure 5: a model first says anything, then anything that fits the relation, then the fact."""
+"""Figure 5: a model first gives any answer, then any answer of the relation, then the fact."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from facthold.lab import style
 from facthold.lab.cells import Cell
+from facthold.lab.fields import Count, Positive, Seeds
 from facthold.lab.figure import Figure, Values
-from facthold.measure.scaling import Fit
-from facthold.studies.learning.descents import LossCurve
-from facthold.studies.learning.predicted_stages import PredictedStages
+from facthold.studies.learning.descents import LossCurve, PredictedStages, alpha, panes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 LINES = {"relation_loss": "relation-only", "subject_loss": "subject-only", "loss": "total"}
 STAGES = ("stage 1:\nstart", "stage 2:\nhallucination", "stage 3:\nconvergence")
@@ -25,27 +25,21 @@ STAGES = ("stage 1:\nstart", "stage 2:\nhallucination", "stage 3:\nconvergence")
 class Grid:
     """One table for both panes."""
 
-    S: int = 16
-    R: int = 4
-    D: int = 8
-    T: int = 32
-    n_noise: int = 20
-    alpha: float = 1e-5
-    lr: float = 0.1
-    steps: int = 2**13
+    S: Count = 16
+    R: Count = 4
+    D: Count = 8
+    T: Count = 32
+    n_noise: Count = 20
+    alpha: Positive = 1e-5
+    lr: Positive = 0.1
+    steps: Count = 2**13
     """Both as in the authors' code, which draws a fresh batch at each step."""
-    d: int = 512
-    softmax_lr: float = 8.0
-    softmax_steps: int = 2**12
+    d: Count = 512
+    softmax_lr: Positive = 8.0
+    softmax_steps: Count = 2**12
     """Ours, as d: the paper names none for this pane, and draws 4,000 steps."""
-    softmax_seeds: tuple[int, ...] = (0, 1, 2)
+    softmax_seeds: Seeds = (0, 1, 2)
     """The first is drawn with all its losses, of the others the total."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.alpha < math.inf:
-            raise ValueError(f"alpha={self.alpha} must be above 0 and finite")
-        if not self.softmax_seeds:
-            raise ValueError("softmax_seeds is empty; give one seed or more")
 
 
 PRESETS = {
@@ -58,33 +52,19 @@ PRESETS = {
 
 
 def cells(grid: Grid) -> list[Cell]:
-    table: dict[str, Any] = {"S": grid.S, "R": grid.R, "D": grid.D}
-    prompts: dict[str, Any] = {"T": grid.T, "n_noise": grid.n_noise}
-    log_alpha = math.log(grid.alpha)
-    softmax = partial(
-        LossCurve, **table, **prompts, model="softmax", d=grid.d, lr=grid.softmax_lr, steps=grid.softmax_steps
-    )
+    log_alpha, softmax = math.log(grid.alpha), {"lr": grid.softmax_lr, "steps": grid.softmax_steps}
     return [
-        LossCurve(**table, **prompts, lr=grid.lr, steps=grid.steps, log_alpha=log_alpha),
-        PredictedStages(**table, log_alpha=log_alpha),
-        *(softmax(seed=seed) for seed in grid.softmax_seeds),
+        LossCurve.of(grid, d=0, log_alpha=log_alpha),
+        PredictedStages.of(grid, log_alpha=log_alpha),
+        *(LossCurve.of(grid, model="softmax", seed=seed, **softmax) for seed in grid.softmax_seeds),
     ]
 
 
-def panes(rows: Sequence[Values]) -> tuple[Values | None, Values | None, list[Values]]:
-    """The linear curve, its prediction, and the softmax curves by their seeds; None and empty: not stored."""
-    trained = [r for r in rows if r["kind"] == LossCurve.kind]
-    softmax = sorted((r for r in trained if r["model"] == "softmax"), key=lambda r: r["seed"])
-    linear = next((r for r in trained if r["model"] == "linear"), None)
-    predicted = next((r for r in rows if r["kind"] == PredictedStages.kind), None)
-    return linear, predicted, softmax
-
-
-def plot(rows: Sequence[Values]) -> Canvas:
+def plot(rows: Sequence[Values]) -> "Canvas":
     canvas, (left, right) = style.panels(2, width=6.0, height=4.4)
     linear, predicted, softmax = panes(rows)
     if linear is not None:
-        start = f"(all weights start at {_alpha(linear)}, step {linear['lr']:g})"
+        start = f"(all weights start at {alpha(linear)}, learning rate {linear['lr']:g})"
         _pane(left, linear, f"linear attention, orthogonal embeddings\n{start}")
     if linear is not None and predicted is not None:
         t = np.array(predicted["curves"]["t"]) / linear["lr"]
@@ -93,7 +73,7 @@ def plot(rows: Sequence[Values]) -> Canvas:
                   linewidth=1.6, label="total, predicted", zorder=4)  # fmt: skip
     for i, r in enumerate(softmax):
         if i == 0:
-            start = f"(d = {r['d']}, starts at 0, step {r['lr']:g})"
+            start = f"(d = {r['d']}, starts at 0, learning rate {r['lr']:g})"
             _pane(right, r, f"softmax attention, random embeddings\n{start}")
         else:
             label = "total, other seeds" if i == 1 else None
@@ -107,7 +87,7 @@ def plot(rows: Sequence[Values]) -> Canvas:
     return canvas
 
 
-def _pane(axes: Axes, row: Values, title: str) -> None:
+def _pane(axes: "Axes", row: Values, title: str) -> None:
     for i, (name, label) in enumerate(LINES.items()):
         axes.plot(_steps(row), row["curves"][name], color=style.COLOURS[i], linewidth=1.8, label=label, zorder=3)
     levels = {r"$\ln\,|A|$": row["levels"]["start"], r"mean entropy of $p^*(a\,|\,r)$": row["levels"]["relation"]}
@@ -121,16 +101,15 @@ def _pane(axes: Axes, row: Values, title: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _mark_stages(axes: Axes, row: Values) -> None:
+def _mark_stages(axes: "Axes", row: Values) -> None:
     """The stages as shades, as far as they were found; and in words what was not."""
-    found, steps = row["stages"], row["steps"]
-    rest = found["relation"]
-    words = found["problem"] or _not_found(row)
-    if words:
+    stages, steps = row["stages"], row["steps"]
+    rest = stages["relation"]
+    if words := stages["problem"] or _not_reached(row):
         axes.text(0.5, 0.97, words, transform=axes.transAxes, ha="center", va="top", fontsize=7, wrap=True)
-    if found["problem"] or found["resting"] != "relation":
+    if stages["problem"] or stages["resting"] != "relation":
         return
-    left, begins = found["left"] / row["lr"], rest["begins"] / row["lr"]
+    left, begins = stages["left"] / row["lr"], rest["begins"] / row["lr"]
     ends = steps if rest["ends"] is None else rest["ends"] / row["lr"]
     spans = ((0.0, left), (begins, ends), (ends, steps))
     for i, (name, (a, b)) in enumerate(zip(STAGES, spans, strict=True)):
@@ -141,17 +120,17 @@ def _mark_stages(axes: Axes, row: Values) -> None:
         axes.text((a + b) / 2, 1.23 * row["levels"]["start"], label, ha="center", va="top", fontsize=7.5)
 
 
-def _not_found(row: Values) -> str | None:
-    """Which stage was not come to, in words; None: all were."""
-    found, rest = row["stages"], row["stages"]["relation"]
-    if found["left"] is None:
+def _not_reached(row: Values) -> str | None:
+    """Which stage was not reached, in words; None: all were."""
+    stages, rest = row["stages"], row["stages"]["relation"]
+    if stages["left"] is None:
         return f"the loss has not left its start in {row['steps']} steps"
-    if found["resting"] == "subject":
+    if stages["resting"] == "subject":
         level = row["levels"]["subject"]
-        return f"subjects are learnt first here: the loss rests at {level:.2f}, the mean entropy of p*(a | s)"
+        return f"subjects are learnt first here: the loss stays at {level:.2f}, the mean entropy of p*(a | s)"
     if rest["begins"] is None:
-        return f"the loss has not come down to the relation's level in {row['steps']} steps"
-    if found["resting"] is None:
+        return f"the loss has not fallen to the relation's level in {row['steps']} steps"
+    if stages["resting"] is None:
         return "the loss passes the relation's level without a rest"
     return f"the loss has not left the relation's level in {row['steps']} steps" if rest["ends"] is None else None
 
@@ -160,18 +139,9 @@ def _steps(row: Values) -> np.ndarray:
     return np.array(row["curves"]["t"]) / row["lr"]
 
 
-def _alpha(row: Values) -> str:
-    return f"{math.exp(row['log_alpha']):.0e}"
-
-
-def fits(rows: Sequence[Values]) -> list[Fit]:
-    """Nothing is fitted: the prediction has no free constant."""
-    return []
-
-
 FIGURE = Figure(
     name="fig5",
-    title="First anything, then anything that fits the relation, then the fact",
+    title="First any answer, then any answer of the relation, then the fact",
     place="figure 5",
     caption=(
         "Cross entropy while a model learns S R facts. Total: of the right answer. Relation-only: any answer of the "
@@ -180,8 +150,5 @@ FIGURE = Figure(
         "Stages are found from the curve: a rest is a stretch within 2% of a level that lasts as long as the fall "
         "into it, or longer."
     ),
-    presets=PRESETS,
-    cells=cells,
-    plot=plot,
-    fits=fits,
-)
+    presets=PRESETS, cells=cells, plot=plot,
+)  # fmt: skip

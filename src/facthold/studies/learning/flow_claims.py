@@ -1,4 +1,4 @@
-"""What gradient flow keeps, and where it goes (appendix D): lemmas 4 to 7, theorems 5 and 6."""
+"""What gradient flow conserves, and where it goes (appendix D): lemmas 4 to 7, theorems 5 and 6."""
 
 import itertools
 import math
@@ -10,18 +10,18 @@ from facthold.lab.cells import Cell
 from facthold.lab.claim import Claim, Judgement
 from facthold.lab.figure import Values
 from facthold.studies.judging import at_preset
-from facthold.studies.learning.comparison import Comparison
-from facthold.studies.learning.flows import Flow
-from facthold.studies.learning.sequential import Sequential
+from facthold.studies.learning.base import ALPHA, Rows, judging
+from facthold.studies.learning.flows import Comparison, Flow, Sequential
 
 DRIFT = 1e-6
-"""How far what flow conserves may drift, as a share of the largest W_KQ^2: 100 times the solver's tolerance."""
+"""How far a conserved quantity may drift, as a share of the largest W_KQ^2: 100 times the solver's tolerance."""
 ROUNDING = 1e-9
 """Slack where two sides are equal at t = 0."""
 DELTA = 1e-3
 """The loss of theorem 5."""
 EPSILON = 0.1
-"""How near to p*(. | r) theorem 6 is asked to come."""
+"""How near to p*(. | r) predictions must come in theorem 6."""
+STARTS = ("balanced", "equal", "random")
 
 TABLES = {
     "smoke": (("balanced", 4, 2, 2), ("random", 4, 2, 2)),
@@ -32,204 +32,154 @@ THEOREM_6: dict[str, Any] = {"S": 32, "R": 2, "D": 2, "T": 4, "n_noise": 128}
 """The smallest setting with S >= 8 R sqrt(2D) and |N| >= 8 R sqrt(2D) T."""
 
 
-def _flow(table: tuple[str, int, int, int], start: str, t_end: float, **more: Any) -> Flow:
-    kind, S, R, D = table
-    return Flow(S=S, R=R, D=D, T=32, n_noise=20, table=kind, start=start, log_alpha=math.log(1e-5), t_end=t_end, **more)
-
-
-def _flows(preset: str, starts: Sequence[str]) -> list[Cell]:
-    return [_flow(table, start, 1000.0) for table in at_preset(TABLES, preset) for start in starts]
-
-
-def _failed(rows: Sequence[Values]) -> str | None:
-    return next((r["failure"] for r in rows if r["failure"]), None)
+def _flows(preset: str, starts: Sequence[str] = ("balanced",), t_end: float = 1000.0, **more: Any) -> list[Cell]:
+    """Every table of the preset from each of these starts."""
+    flow = partial[Any](Flow, T=32, n_noise=20, log_alpha=ALPHA, t_end=t_end, **more)
+    tables = at_preset(TABLES, preset)
+    return [flow(table=kind, S=S, R=R, D=D, start=start) for kind, S, R, D in tables for start in starts]
 
 
 def _where(row: Values) -> str:
     return f"{row['start']} start, {row['table']} S={row['S']} R={row['R']} D={row['D']}"
 
 
-def judge_conserved(rows: Sequence[Values]) -> Judgement:
-    predicted = f"no drift: below {DRIFT:g} of the largest W_KQ^2"
-    if failure := _failed(rows):
-        return Judgement(predicted, failure, "none", False)
+def _precision(rows: Rows) -> str:
+    return f"float64, {len(rows)} flows"
+
+
+@judging(f"no drift: below {DRIFT:g} of the largest W_KQ^2")
+def judge_conserved(rows: Rows, predicted: str) -> Judgement:
     worst, mean = max(rows, key=lambda r: r["drift"]), max(r["sum_drift"] for r in rows)
     measured = f"{worst['drift']:.1e} at most ({_where(worst)}); the sum of W_OV over a drifts {mean:.1e}"
-    return Judgement(predicted, measured, f"float64, {len(rows)} flows", max(worst["drift"], mean) <= DRIFT)
+    return Judgement(predicted, measured, _precision(rows), max(worst["drift"], mean) <= DRIFT)
 
 
-def judge_positive(rows: Sequence[Values]) -> Judgement:
+@judging("W_KQ / alpha >= 1 from the balanced start; also from the all-equal one; not from any start")
+def judge_positive(rows: Rows, predicted: str) -> Judgement:
     """The proof covers the balanced start alone. From the all-equal one the conserved quantity is negative, and yet
     the bound holds; the random start shows that it can fail."""
-    predicted = "W_KQ / alpha >= 1 from the balanced start; also from the all-equal one; not from any start"
-    if failure := _failed(rows):
-        return Judgement(predicted, failure, "none", False)
-    least = {s: min(r["least_ratio"] for r in rows if r["start"] == s) for s in ("balanced", "equal", "random")}
+    least = {s: min(r["least_ratio"] for r in rows if r["start"] == s) for s in STARTS}
     measured = ", ".join(f"{start} {ratio:.9g}" for start, ratio in least.items())
     holds = min(least["balanced"], least["equal"]) >= 1 - ROUNDING and least["random"] < 1 - ROUNDING
-    return Judgement(predicted, f"smallest W_KQ / alpha: {measured}", f"float64, {len(rows)} flows", holds)
+    return Judgement(predicted, f"smallest W_KQ / alpha: {measured}", _precision(rows), holds)
 
 
-def lemma_5_cells(preset: str) -> list[Cell]:
-    small = Flow(**THEOREM_6, log_alpha=math.log(1e-5), t_end=1000.0)
-    return [*_flows(preset, ("balanced",)), small]
-
-
-def judge_lemma_5(rows: Sequence[Values]) -> Judgement:
-    predicted = "log W_KQ never above the bounds"
-    if failure := _failed(rows):
-        return Judgement(predicted, failure, "none", False)
+@judging("log W_KQ never above the bounds")
+def judge_lemma_5(rows: Rows, predicted: str) -> Judgement:
     excess = max(max(r["excess"].values()) for r in rows)
-    used = {kind: max(r["used"][kind] for r in rows) for kind in ("subject", "noise")}
-    grown = ", ".join(f"{kind} {share:.3f}" for kind, share in used.items())
-    measured = (
-        f"of the growth that they allow at most {grown}; above them never"
-        if excess <= ROUNDING
-        else f"{excess:.1e} above"
-    )
-    return Judgement(predicted, measured, f"float64, {len(rows)} flows", excess <= ROUNDING)
+    used = ", ".join(f"{kind} {max(r['used'][kind] for r in rows):.3f}" for kind in ("subject", "noise"))
+    holds = excess <= ROUNDING
+    measured = f"never above them; largest share of the allowed growth: {used}" if holds else f"{excess:.1e} above"
+    return Judgement(predicted, measured, _precision(rows), holds)
 
 
-def convergence_cells(preset: str) -> list[Cell]:
-    return [_flow(table, "balanced", 20_000.0, spacing="log", points=600) for table in at_preset(TABLES, preset)]
-
-
-def judge_convergence(rows: Sequence[Values]) -> Judgement:
-    predicted = f"loss below {DELTA:g}"
-    if failure := _failed(rows):
-        return Judgement(predicted, failure, "none", False)
-    said = "; ".join(f"{r['last_loss']:.1e} ({_where(r)})" for r in rows)
-    return Judgement(
-        predicted, f"at t = {rows[0]['t_end']:g}: {said}", "float64", all(r["last_loss"] < DELTA for r in rows)
-    )
+@judging(f"loss below {DELTA:g}")
+def judge_convergence(rows: Rows, predicted: str) -> Judgement:
+    losses = "; ".join(f"{r['last_loss']:.1e} ({_where(r)})" for r in rows)
+    holds = all(r["last_loss"] < DELTA for r in rows)
+    return Judgement(predicted, f"at t = {rows[0]['t_end']:g}: {losses}", "float64", holds)
 
 
 def sequential_cells(preset: str) -> list[Cell]:
     """In the smoke preset alpha is found for one table, and the proof's T* left out."""
-    balanced, random = (
-        partial(Sequential, **THEOREM_6, epsilon=EPSILON, table=kind) for kind in ("balanced", "random")
-    )
-    return at_preset({"smoke": [balanced(proof=False)], "quick": [balanced(), random(proof=False)]}, preset)
+    cell = partial[Any](Sequential, **THEOREM_6, epsilon=EPSILON)
+    return at_preset({"smoke": [cell(proof=False)], "quick": [cell(), cell(table="random", proof=False)]}, preset)
 
 
-def judge_sequential(rows: Sequence[Values]) -> Judgement:
+def judge_sequential(rows: Rows) -> Judgement:
     """By T* = the first time at which every prediction is near, from some alpha of the ladder on for all smaller ones,
-    1e-30 among them; and by the proof's own T* where that was gone to."""
+    1e-30 among them; and by the proof's own T* where the flow was followed up to it."""
     predicted = (
         f"from some alpha down: subjects and noise below sqrt(alpha) up to T*, every prediction within {EPSILON:g}"
     )
-    said, holds = [], True
+    measured, holds = [], True
     for r in rows:
         holds &= r["S"] >= r["subjects_wanted"] and r["n_noise"] >= r["noise_wanted"]
-        good = list(itertools.takewhile(_both_hold, reversed(r["own"])))
+        good = list(itertools.takewhile(lambda own: own["time"] is not None and own["above"] <= 0, reversed(r["own"])))
         if not good or good[-1]["log_alpha"] < math.log(1e-30):
             failure = next((o["failure"] for o in r["own"] if o.get("failure")), "not both statements hold")
             return Judgement(predicted, f"{r['table']} table: {failure} at alpha = 1e-30 or below", "none", False)
         largest, smallest = good[-1], good[0]
-        said.append(
+        measured.append(
             f"{r['table']} table: from alpha = exp({largest['log_alpha']:g}) (T* = {largest['time']:.3g}, weights "
             f"exp({largest['above']:.2g}) sqrt(alpha) at most) to exp({smallest['log_alpha']:g}) (T* = "
             f"{smallest['time']:.3g}, exp({smallest['above']:.3g}))"
         )
-        if r["proof"] is not None:
-            words, good_proof = _by_proof(r["proof"])
-            said.append(words)
-            holds &= good_proof
-    return Judgement(predicted, "; ".join(said), "float64, logarithmic coordinates", holds)
+        if (proof := r["proof"]) is not None:
+            measured.append(_by_proof(proof))
+            holds &= not proof["failure"] and proof["theorem_time"] is not None and proof["above"] <= 0
+    return Judgement(predicted, "; ".join(measured), "float64, logarithmic coordinates", holds)
 
 
-def _both_hold(own: Values) -> bool:
-    return own["time"] is not None and own["above"] <= 0
-
-
-def _by_proof(proof: Values) -> tuple[str, bool]:
-    """What was seen up to the proof's own T*, and whether both statements hold there."""
+def _by_proof(proof: Values) -> str:
+    """What was seen up to the proof's own T*."""
     if proof["failure"]:
-        return proof["failure"], False
+        return proof["failure"]
     near = "never near" if proof["theorem_time"] is None else f"near from {proof['theorem_time']:.3g} on"
-    words = (
+    return (
         f"by the proof alpha = exp({proof['log_alpha']:.3g}), T* = {proof['T_star']:.3g}, {near}, "
         f"weights exp({proof['above']:.3g}) sqrt(alpha) at most"
     )
-    return words, proof["theorem_time"] is not None and proof["above"] <= 0
 
 
-def lemma_6_cells(preset: str) -> list[Cell]:
-    same: list[Cell] = [Sequential(**THEOREM_6, epsilon=EPSILON)]
-    return at_preset({"smoke": same, "quick": same}, preset)
-
-
-def judge_lemma_6(rows: Sequence[Values]) -> Judgement:
+@judging(
+    "sum_r p(r)^2 ||p*(. | r) - E p-hat||^2 <= eps_min^2 at some t <= T*", lambda rows: rows[0]["proof"]["failure"]
+)
+def judge_lemma_6(rows: Rows, predicted: str) -> Judgement:
     proof = rows[0]["proof"]
-    predicted = "sum_r p(r)^2 ||p*(. | r) - E p-hat||^2 <= eps_min^2 at some t <= T*"
-    if proof["failure"]:
-        return Judgement(predicted, proof["failure"], "none", False)
     t, T_star = proof["lemma_time"], proof["T_star"]
-    measured = f"at t = {t:.4g}" if t is not None else "never"
+    when = f"at t = {t:.4g}" if t is not None else "never"
     small = max(proof["above"], proof["EOS_above"])  # the lemma assumes it; for EOS, which it forgets, too
-    said = f"{measured}, T* = {T_star:.4g}, eps_min = {proof['eps_min']:g}; all but relations exp({small:.3g}) alpha_sm"
-    return Judgement(predicted, said, "float64", t is not None and t <= T_star and small <= 0)
+    measured = f"{when}, T* = {T_star:.4g}, eps_min = {proof['eps_min']:g}; all but relations exp({small:.3g}) alpha_sm"
+    return Judgement(predicted, measured, "float64", t is not None and t <= T_star and small <= 0)
 
 
-def judge_lemma_7(rows: Sequence[Values]) -> Judgement:
+def judge_lemma_7(rows: Rows) -> Judgement:
     (r,) = rows
     predicted = "log z never beyond its bounds, and on them without slack"
     beyond = max(r["upper"], r["lower"])
     measured = f"{beyond:.1e} beyond at most; {r['tight']:.1e} from them without slack"
-    # the solver's tolerance is 1e-11 a step; without slack its errors add up over thousands of steps
+    # the solver's tolerance is 1e-11 per step; without slack its errors add up over thousands of steps
     return Judgement(predicted, measured, f"float64, {r['draws']} draws", beyond <= 1e-9 and r["tight"] <= 1e-7)
 
 
 CLAIMS = (
     Claim(
-        "flow-conserves",
-        "lemma 4",
-        "Gradient flow keeps W_KQ(z)^2 - sum_a W_OV(a, z)^2 for every token; and, beyond the lemma, sum_a W_OV(a, z).",
-        lambda preset: _flows(preset, ("balanced", "equal", "random")),
-        judge_conserved,
+        "flow-conserves", "lemma 4",
+        "Gradient flow conserves W_KQ(z)^2 - sum_a W_OV(a, z)^2 for every token; and, beyond the lemma, "
+        "sum_a W_OV(a, z).",
+        lambda preset: _flows(preset, STARTS), judge_conserved,
     ),
     Claim(
-        "attention-stays",
-        "corollary 3",
+        "attention-stays", "corollary 3",
         "W_KQ(z) stays at or above alpha from assumption 2's start. From the all-equal start of figure 5 the proof "
         "says nothing, as W_KQ^2 - sum W_OV^2 is negative; it holds there too, as the mean of W_OV(., z) never moves.",
-        lambda preset: _flows(preset, ("balanced", "equal", "random")),
-        judge_positive,
+        lambda preset: _flows(preset, STARTS), judge_positive,
     ),
     Claim(
-        "weights-grow-slowly",
-        "lemma 5",
+        "weights-grow-slowly", "lemma 5",
         "W_KQ of subjects stays below exp(2 p(s) t), of noise below exp(2 T t / |N|), times alpha sqrt(|A| + 1).",
-        lemma_5_cells,
-        judge_lemma_5,
+        lambda preset: [*_flows(preset), Flow(**THEOREM_6, log_alpha=ALPHA, t_end=1000.0)], judge_lemma_5,
     ),
     Claim(
-        "loss-vanishes",
-        "theorem 5",
+        "loss-vanishes", "theorem 5",
         "Gradient flow from assumption 2's start brings the loss below any delta.",
-        convergence_cells,
-        judge_convergence,
+        lambda preset: _flows(preset, t_end=20_000.0, spacing="log", points=600), judge_convergence,
     ),
     Claim(
-        "sequential-learning",
-        "theorem 6",
+        "sequential-learning", "theorem 6",
         "From a small enough start all predictions come within epsilon of p*(. | r) while subjects and noise are still "
         "below sqrt(alpha) (S = 32, R = 2, D = 2, T = 4, 128 noise tokens).",
-        sequential_cells,
-        judge_sequential,
+        sequential_cells, judge_sequential,
     ),
     Claim(
-        "relations-learnt",
-        "lemma 6",
+        "relations-learnt", "lemma 6",
         "While subjects and noise are small, relations are learnt by the time T* of the lemma's formula.",
-        lemma_6_cells,
-        judge_lemma_6,
+        lambda preset: [Sequential(**THEOREM_6, epsilon=EPSILON)], judge_lemma_6,
     ),
     Claim(
-        "comparison",
-        "lemma 7",
+        "comparison", "lemma 7",
         "Solutions of z' <= A z + B z^2 stay below, and of z' >= A z - B z^2 above, the solution of the equation.",
-        lambda preset: [Comparison(draws=at_preset({"smoke": 20, "quick": 200}, preset))],
-        judge_lemma_7,
+        lambda preset: [Comparison(draws=at_preset({"smoke": 20, "quick": 200}, preset))], judge_lemma_7,
     ),
 )  # fmt: skip

@@ -1,65 +1,48 @@
-"""The flow cell: gradient flow on one table from one start, what it keeps, and the stages of its loss."""
+"""Cells about gradient flow (appendix D): on one table from one start, theorem 6 in its own setting, and lemma 7."""
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
-from facthold._util.errors import check_positive, unknown
 from facthold._util.keys import derive
-from facthold.dynamics.flow import COORDINATES, Trajectory, gradient_flow
-from facthold.dynamics.population import KINDS, WAYS, Population, population
-from facthold.dynamics.stages import Levels, find_stages
-from facthold.dynamics.start import Start
-from facthold.facts.prompts import check_length
-from facthold.facts.table import TABLES, make_table
 from facthold.lab.cells import Cell, Result
+from facthold.lab.fields import Count, OneOf, Positive, Share
+from facthold.studies.learning.base import LearningCell, LogAlpha, Start, staged
 
-SPACINGS = ("linear", "log")
-CURVES = ("loss", "relation_loss", "subject_loss", "accuracy", "from_relation", "from_fact")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jaxtyping import Array
+
+    from facthold.dynamics.flow import Trajectory
+    from facthold.dynamics.population import Population
+
+LEFT = math.log(0.1)
+"""A token has left the origin when the logarithm of its W_KQ has reached this."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flow(Cell):
-    """Gradient flow in float64, looked at `points` times up to t_end, of which the stored curves keep 400."""
+class Flow(LearningCell):
+    """Gradient flow in float64, evaluated `points` times up to t_end, of which the stored curves keep 400."""
 
     kind: ClassVar[str] = "flow"
 
-    S: int
-    R: int
-    D: int
-    T: int
-    n_noise: int
-    log_alpha: float
-    t_end: float
-    start: str = "balanced"
-    table: str = "balanced"
-    way: str = "pooled"
-    coordinates: str = "direct"
-    points: int = 2000
-    spacing: str = "linear"
-    """'linear' or 'log': how the looks lie between 0 and t_end."""
-    seed: int = 0
+    log_alpha: LogAlpha
+    t_end: Positive
+    start: Start = "balanced"
+    points: Count = 2000
+    spacing: Annotated[str, OneOf(("linear", "log"))] = "linear"
+    """How the evaluations lie between 0 and t_end."""
 
-    def __post_init__(self) -> None:
-        check_positive(S=self.S, R=self.R, D=self.D, n_noise=self.n_noise, points=self.points)
-        check_length(self.T)
-        Start(self.start, self.log_alpha)  # refuses unknown ones
-        choices = {"way": WAYS, "coordinates": COORDINATES, "spacing": SPACINGS, "table": tuple(TABLES)}
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise unknown(name, getattr(self, name), known)
-        if not 0 < self.t_end < math.inf:
-            raise ValueError(f"t_end={self.t_end} must be above 0 and finite")
+    cost = 5.0
 
     @property
-    def label(self) -> str:
-        return f"gradient flow, S={self.S} R={self.R} D={self.D}, {self.table} table, {self.start} start"
-
-    @property
-    def cost(self) -> float:
-        return 5.0
+    def spec(self) -> dict[str, Any]:
+        """The fields, and how the flow is followed."""
+        return super().spec | {"way": "pooled", "coordinates": "direct"}
 
     @property
     def times(self) -> np.ndarray:
@@ -68,76 +51,235 @@ class Flow(Cell):
         return np.linspace(0.0, self.t_end, self.points + 1)
 
     def run(self) -> Result:
-        facts = make_table(self.table, self.S, self.R, self.D, key=derive("flow", self.seed))
-        asked = population(facts, T=self.T, n_noise=self.n_noise, way=self.way, key=derive("flow-noise", self.seed))
-        start = Start(self.start, self.log_alpha, self.seed)
-        run = gradient_flow(asked, start, self.times, coordinates=self.coordinates)
+        from facthold.dynamics.flow import gradient_flow
+        from facthold.dynamics.population import KINDS, population
+        from facthold.dynamics.start import Start
+
+        facts = self.learnt
+        prompts = population(facts, T=self.T, n_noise=self.n_noise)
+        run = gradient_flow(prompts, Start(self.start, self.log_alpha, self.seed), self.times)
+        about: Result = {"failure": run.failure, "steps": run.steps}
         if len(run.times) < 2:
-            return {"failure": run.failure, "steps": run.steps, "population": asked.says}
-        levels, loss = Levels.of(facts), run.seen["loss"]
+            return about
+        left = {kind: _first(run, f"log_W_KQ_{kind}", lambda log_W_KQ: log_W_KQ > LEFT) for kind in KINDS}
+        about |= {"rates": rates(prompts), "left": left, **staged(run.times, run.seen, facts)}
+        return about | self._conserved(run) | self._lemma_5(run, prompts)
+
+    def _conserved(self, run: "Trajectory") -> Result:
+        """How far what gradient flow conserves has drifted, and the smallest W_KQ seen."""
+        conserved, sums, W_KQ = (run.seen[name] for name in ("conserved", "sum_W_OV", "W_KQ"))
+        largest = float((W_KQ**2).max())
         return {
-            "failure": run.failure, "steps": run.steps, "population": asked.says, "levels": vars(levels),
-            "stages": find_stages(run.times, loss, levels, relation_loss=run.seen["relation_loss"]).values,
-            "first_loss": float(loss[0]), "last_loss": float(loss[-1]), "loss_error": _sampling(run, asked),
-            "rates": rates(asked), "left": {kind: _left(run, kind) for kind in KINDS},
-            **_kept(run, start), **_lemma_5(run, asked, start), "curves": curves(run.times, run.seen),
+            "drift": float(np.abs(conserved - conserved[0]).max() / largest),
+            "sum_drift": float(np.abs(sums - sums[0]).max() / math.sqrt(largest)),
+            "least_ratio": float(W_KQ.min() / math.exp(self.log_alpha)),
+        }
+
+    def _lemma_5(self, run: "Trajectory", prompts: "Population") -> Result:
+        """log W_KQ against lemma 5's bounds for subjects and for noise. ``excess``: by how much it exceeds them at the
+        worst time; 0, at t = 0, where they hold. ``used``: the largest share of the growth that they allow."""
+        first = self.log_alpha + 0.5 * math.log(prompts.table.A + 1)
+        p_s = np.bincount(prompts.table.subjects[prompts.facts], prompts.weights).max()
+        allowed = {"subject": 2 * p_s * run.times, "noise": 2 * self.T / self.n_noise * run.times}
+        grown = {kind: run.seen[f"log_W_KQ_{kind}"] - first for kind in allowed}
+        return {
+            "excess": {kind: float((grown[kind] - allowed[kind]).max()) for kind in allowed},
+            "used": {kind: float((grown[kind][1:] / allowed[kind][1:]).max()) for kind in allowed},
+        }
+
+
+def _first(run: "Trajectory", name: str, reached: "Callable[[np.ndarray], np.ndarray]") -> float | None:
+    """The first time at which this observable has reached what is asked for; None: not in the time that was seen."""
+    at = np.flatnonzero(reached(run.seen[name]))
+    return float(run.times[at[0]]) if len(at) else None
+
+
+def rates(prompts: "Population") -> dict[str, float]:
+    """lambda(z) = E[C(z)] ||p*(. | z) - p_0|| while all weights are small, the largest of each kind of token: how fast
+    W_KQ(z) grows. p*(. | z) is weighted by how often z stands in a prompt."""
+    from facthold.dynamics.population import KINDS
+
+    answers = np.eye(prompts.table.A)[prompts.answers] - 1 / prompts.table.A
+    pull = prompts.mobility * ((prompts.weights[:, None] * answers).T @ prompts.counts)
+    each = np.linalg.norm(pull, axis=0)
+    return {kind: float(each[prompts.columns(kind)].max()) for kind in KINDS}
+
+
+LADDER = (-1.0, -2.0, -4.0, -8.0, math.log(1e-30), -1024.0, -1e4)
+"""log alpha of the starts that are tried, largest first."""
+POINTS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sequential(LearningCell):
+    """Gradient flow in logarithmic coordinates, from assumption 2's start, p(s, r) uniform: theorem 6 in its own
+    setting, with starts so small that only their logarithm is a number.
+
+    The theorem says that there are a runtime T* and a scale alpha such that subjects and noise stay below sqrt(alpha)
+    up to T*, and that at some t <= T* every prediction is within epsilon of p*(. | r). Two readings are measured:
+
+    - *own*: T* is the first time at which the second statement holds, for each alpha of a ladder.
+    - *proof*: T* is lemma 6's formula, with the proof's epsilon and target, and alpha small enough for its assumptions.
+    """
+
+    kind: ClassVar[str] = "sequential"
+
+    epsilon: Share
+    proof: bool = True
+    """Whether the flow is followed up to the proof's own T*. In a table that is not balanced it is so stiff by then
+    that its steps stay short: half an hour and more."""
+
+    @property
+    def cost(self) -> float:
+        return 40.0 if self.proof else 10.0
+
+    def run(self) -> Result:
+        from facthold.dynamics.population import population
+
+        prompts = population(self.learnt, T=self.T, n_noise=self.n_noise)
+        far = 2 * self.R * math.sqrt(2 * self.D)
+        return {
+            "subjects_wanted": 4 * far, "noise_wanted": 4 * far * self.T, "rates": rates(prompts),
+            "own": [self._own(prompts, log_alpha) for log_alpha in LADDER],
+            "proof": self._proof(prompts) if self.proof else None,
+        }  # fmt: skip
+
+    def _flow(self, prompts: "Population", log_alpha: float, times: np.ndarray, **more: Any) -> "Trajectory":
+        from facthold.dynamics.flow import gradient_flow
+        from facthold.dynamics.start import Start
+
+        return gradient_flow(prompts, Start("balanced", log_alpha), times, coordinates="log", **more)
+
+    def _near(self, run: "Trajectory") -> float | None:
+        """When every prediction is within epsilon of p*(. | r)."""
+        return _first(run, "from_relation_worst", lambda distance: distance <= self.epsilon)
+
+    def _own(self, prompts: "Population", log_alpha: float) -> dict[str, Any]:
+        """What is seen from this start up to the first time at which every prediction is near; no time: not seen."""
+        escape = -log_alpha * self.R / _distance(prompts)  # max_r p(r)^-1 ||p*(. | r) - p_0||^-1 log(1 / alpha)
+        times = np.linspace(0, 4 * escape + 200 * self.R * math.sqrt(self.D), POINTS + 1)
+        run = self._flow(prompts, log_alpha, times)
+        if (time := self._near(run)) is None:
+            return {"log_alpha": log_alpha, "time": None, "failure": run.failure}
+        return _up_to(run, time, log_alpha)
+
+    def _proof(self, prompts: "Population") -> dict[str, Any]:
+        """Lemma 6 with alpha_sm = sqrt(alpha): the smallest |log alpha| of a ladder that meets its assumptions.
+
+        The lemma bounds sum_r p(r)^2 ||p*(. | r) - E[p-hat | r]||^2 by epsilon_min^2; epsilon_min = epsilon / R makes
+        each relation's own distance at most epsilon. Its proof also uses eps^2 <= distance / (100 (|A| + 1)), where the
+        statement has 50, and sqrt(2) T alpha_sm^2 < 1 / (2 S): both are kept to.
+        """
+        A1, distance = prompts.table.A + 1, _distance(prompts)
+        eps, eps_min = math.sqrt(distance / (100 * A1)), self.epsilon / self.R
+        late = 100 * A1 * math.log(prompts.table.A) / (eps * eps_min) ** 2
+        log_alpha = -1.0
+        while True:
+            iota = math.log(eps) - log_alpha - 0.5 * math.log(A1)
+            T_star = iota * self.R / distance + late
+            # lemma 5's bounds at T*, against sqrt(alpha); and the lemma's own condition on alpha_sm^2 = alpha
+            speeds = (2 / self.S, 2 * self.T / self.n_noise)
+            bounded = all(v * T_star + log_alpha + 0.5 * math.log(A1) <= 0.5 * log_alpha for v in speeds)
+            small = log_alpha + math.log(self.T) <= math.log(distance / 150) - math.log(2 * iota) if iota > 0 else False
+            small &= log_alpha + math.log(math.sqrt(2) * self.T) < -math.log(2 * self.S)
+            if bounded and small:
+                break
+            log_alpha *= 2
+            if log_alpha < -1e12:
+                return {"failure": "no alpha above exp(-1e12) meets the assumptions: S or the noise is too small for R"}
+        times = np.concatenate([[0.0], np.geomspace(1e-6 * T_star, T_star, POINTS)])
+        run = self._flow(prompts, log_alpha, times, stiff=True, rtol=1e-6)
+        if run.failure:
+            return {"failure": run.failure, "log_alpha": log_alpha, "T_star": T_star}
+        return _up_to(run, float(run.times[-1]), log_alpha) | {
+            "failure": None, "T_star": T_star, "eps": eps, "eps_min": eps_min,
+            "lemma_time": _first(run, "relation_gap", lambda gap: gap <= eps_min),
+            "theorem_time": self._near(run),
         }  # fmt: skip
 
 
-def rates(asked: Population) -> dict[str, float]:
-    """lambda(z) = E[C(z)] ||p*(. | z) - p_0|| while all weights are small, the largest of each kind of token: by what
-    W_KQ(z) grows. p*(. | z) is weighed by how often z stands in a prompt."""
-    answers = np.eye(asked.table.A)[asked.answers] - 1 / asked.table.A
-    pull = asked.mobility * ((asked.weights[:, None] * answers).T @ asked.counts)
-    each = np.linalg.norm(pull, axis=0)
-    return {kind: float(each[asked.columns(kind)].max()) for kind in KINDS}
+def _distance(prompts: "Population") -> float:
+    """min_r ||p*(. | r) - p_0||."""
+    return float(np.linalg.norm(prompts.table.given("relation") - 1 / prompts.table.A, axis=1).min())
 
 
-def curves(times: np.ndarray, seen: dict[str, Any], most: int = 400) -> dict[str, list[float]]:
-    """The observables that figures draw, at no more than so many times."""
-    kept = np.unique(np.linspace(0, len(times) - 1, most).astype(int))
-    names = [name for name in seen if name in CURVES or name.startswith("log_W_KQ")]
-    return {"t": times[kept].tolist()} | {name: np.asarray(seen[name], float)[kept].tolist() for name in names}
+def _up_to(run: "Trajectory", time: float, log_alpha: float) -> dict[str, Any]:
+    """Up to this time: by how much the logarithm of the largest |W_OV| or W_KQ exceeds log sqrt(alpha), for subjects
+    and noise together and for EOS, which the theorem does not speak of."""
+    until = run.times <= time
 
+    def above(*kinds: str) -> float:
+        logs = [run.seen[f"log_{name}_{kind}"][until] for kind in kinds for name in ("W_KQ", "W_OV")]
+        return float(np.max(logs) - log_alpha / 2)
 
-LEFT = math.log(0.1)
-"""A token has left the origin when the logarithm of its W_KQ has come this far."""
-
-
-def _left(run: Trajectory, kind: str) -> float | None:
-    """When the largest W_KQ of this kind of token has left the origin; None: not while it was seen."""
-    beyond = np.flatnonzero(run.seen[f"log_W_KQ_{kind}"] > LEFT)
-    return float(run.times[beyond[0]]) if len(beyond) else None
-
-
-def _kept(run: Trajectory, start: Start) -> dict[str, float | None]:
-    """How far what gradient flow conserves has drifted, and the smallest W_KQ seen; None in logarithmic coordinates,
-    where the difference of two squares would be all rounding."""
-    if "conserved" not in run.seen:
-        return {"drift": None, "sum_drift": None, "least_ratio": None}
-    alpha = math.exp(start.log_alpha)
-    conserved, largest = run.seen["conserved"], float((run.seen["W_KQ"] ** 2).max())
     return {
-        "drift": float(np.abs(conserved - conserved[0]).max() / largest),
-        "sum_drift": float(np.abs(run.seen["sum_W_OV"] - run.seen["sum_W_OV"][0]).max() / math.sqrt(largest)),
-        "least_ratio": float(run.seen["W_KQ"].min() / alpha),
-    }
+        "log_alpha": log_alpha, "time": time, "above": above("subject", "noise"), "EOS_above": above("EOS"),
+        "distance": float(run.seen["from_relation_worst"][until].min()),
+    }  # fmt: skip
 
 
-def _lemma_5(run: Trajectory, asked: Population, start: Start) -> dict[str, dict[str, float]]:
-    """How log W_KQ stands to lemma 5's bounds for subjects and for noise. ``excess``: by how much it comes above them,
-    at the worst time; 0, at t = 0, where they hold. ``used``: the largest share of the growth that they allow."""
-    first = start.log_alpha + 0.5 * math.log(asked.table.A + 1)
-    p_s = np.bincount(asked.table.subjects[asked.facts], asked.weights).max()
-    speeds = {"subject": 2 * p_s, "noise": 2 * asked.T / asked.n_noise}
-    grown = {kind: run.seen[f"log_W_KQ_{kind}"] - first for kind in speeds}
-    allowed = {kind: speed * run.times for kind, speed in speeds.items()}
-    return {
-        "excess": {kind: float((grown[kind] - allowed[kind]).max()) for kind in speeds},
-        "used": {kind: float((grown[kind][1:] / allowed[kind][1:]).max()) for kind in speeds},
-    }
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Cell):
+    """Lemma 7's bounds on solutions of differential inequalities, with random slack.
+
+    z' = A z + B z^2 - h and z' = A z - B z^2 + h, with h(t) >= 0 drawn for each of many solutions.
+
+    ``upper`` and ``lower``: by how much log z crosses the lemma's bounds at worst; 0 or less where they hold.
+    ``tight``: the largest distance from them where h = 0, which is rounding, as the bounds are then solutions.
+
+    The first is followed up to 0.9 of the time at which the bound blows up; beyond it the denominator is negative and
+    the bound says nothing. The second is followed while z <= A / (2 B), as in the lemma.
+    """
+
+    kind: ClassVar[str] = "comparison"
+    counts_no_facts: ClassVar[str] = "there is no model"
+
+    draws: Count = 200
+    seed: int = 0
+
+    def run(self) -> Result:
+        import jax
+        import jax.numpy as jnp
+
+        from facthold.memory.embeddings import host_generator
+
+        rng = host_generator(derive("comparison", self.seed))
+        A, B, z0 = np.exp(rng.uniform(-2, 2, (3, self.draws)) + np.array([[0], [0], [-6]]))
+        slack, phase = rng.uniform(0, 1, (2, self.draws))
+        ends = {"upper": 0.9 * np.log1p(A / (B * z0)) / A, "lower": np.log(np.maximum(A / (B * z0) - 1, 2.0)) / A}
+
+        def beyond(sign: float, end: np.ndarray, share: np.ndarray) -> np.ndarray:
+            """By how much log z lies beyond its bound, at all times at which the lemma speaks of it."""
+            with jax.enable_x64(True):
+                drawn = map(jnp.asarray, (A, B, z0, share, phase, end))
+                log_z, log_bound = map(np.asarray, _solver()(*drawn, sign))
+            inside = (sign > 0) | (np.exp(log_z) <= (A / (2 * B))[:, None])
+            return (sign * (log_z - log_bound))[inside]
+
+        signs = {"upper": 1.0, "lower": -1.0}
+        worst = {name: float(beyond(sign, ends[name], slack).max()) for name, sign in signs.items()}
+        tight = [float(np.abs(beyond(sign, ends[name], 0 * slack)).max()) for name, sign in signs.items()]
+        return {"draws": self.draws, **worst, "tight": max(tight)}
 
 
-def _sampling(run: Trajectory, asked: Population) -> float:
-    """The largest standard error of the loss along the flow: 0 where the population is exact."""
-    return max((asked.error(losses) for losses in run.seen.get("losses", ())), default=0.0)
+@cache
+def _solver() -> "Callable[..., tuple[Array, Array]]":
+    """log z and the logarithm of its bound, for h = slack A z (1 + cos(phase + 5 t / end)) / 2, of many at once."""
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+
+    def solve(A: Any, B: Any, z0: Any, slack: Any, phase: Any, end: Any, sign: Any) -> "tuple[Array, Array]":
+        def motion(t: Any, log_z: Any, _: None) -> Any:
+            h = slack * A * (1 + jnp.cos(6.28 * phase + 5 * t / end)) / 2
+            return A + sign * B * jnp.exp(log_z) - sign * h
+
+        times = jnp.linspace(0.0, end, 200)
+        log_z: Any = diffrax.diffeqsolve(
+            diffrax.ODETerm(motion), diffrax.Dopri8(), 0.0, end, None, jnp.log(z0), saveat=diffrax.SaveAt(ts=times),
+            stepsize_controller=diffrax.PIDController(rtol=1e-11, atol=1e-11), max_steps=4096,
+        ).ys  # fmt: skip
+        growth = jnp.expm1(A * times)
+        return log_z, jnp.log(A * z0) + A * times - jnp.log(A - sign * B * z0 * growth)
+
+    return jax.jit(jax.vmap(solve, in_axes=(0, 0, 0, 0, 0, 0, None)))

@@ -1,1 +1,4 @@
-"""studies/real_facts"""
+"""Real facts and the life of a model: the size that tables need, where facts are stored, and edits."""
+
+ORDER = ("transfer", "storage", "edits")
+"""The order in which figures are read."""

@@ -1,78 +1,177 @@
-"""Edits one after another until the memory breaks, against building again."""
+"""Edits one after another until the memory breaks, against building again: what they leave, and how long they take."""
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import NullLocator
+import numpy as np
 
+from facthold._util.keys import derive
 from facthold.lab import style
-from facthold.lab.cells import Cell
+from facthold.lab.cells import Cell, Result
+from facthold.lab.fields import Between, Counts, OneOf, Whole
 from facthold.lab.figure import Figure, Values
-from facthold.measure.scaling import Fit
-from facthold.studies.real_facts.edits_cell import Edits
-from facthold.studies.real_facts.storage_cell import READOUT, TRAINED
-from facthold.studies.real_facts.table_size import RANDOM
-from facthold.studies.transformers.fact_capacity import shape_of
+from facthold.recipes.base import Made
+from facthold.studies.judging import grouped
+from facthold.studies.real_facts.base import GATED, RANDOM, TRAINED, ModelCell, ModelGrid, SourceCell
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from facthold.facts.table import FactTable
+
+PROMPTS = 1 << 24
+"""Seed of the prompts that judge here: no edit is made or checked with them."""
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A random table, numbers of edits, and the models that are edited."""
+def random_edits(table: "FactTable", n: int, seed: int) -> list[tuple[int, int]]:
+    """n facts of the table, each once, with a new answer: another of its relation, or of the table if it has none."""
+    from facthold.memory.embeddings import host_generator
 
-    S: int
-    R: int
-    D: int
-    counts: tuple[int, ...]
+    draw = host_generator(derive("edits", seed))
+    edits = []
+    for row in draw.permutation(len(table))[:n].tolist():
+        right = set(table.right(row))
+        others = sorted(table.A_r(int(table.relations[row])) - right) or sorted(set(range(table.A)) - right)
+        edits.append((row, others[int(draw.integers(len(others)))]))
+    return edits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edits(SourceCell, ModelCell):
+    """The share of edited and of untouched facts that are right, after each number of edits, and after building again.
+
+    A fact is edited once at most. The seconds are those of the machine that it ran on, with what else ran there.
+    """
+
+    kind: ClassVar[str] = "edits"
+
+    counts: Counts
+    """Numbers of edits, rising."""
+    model: Annotated[str, OneOf((GATED, TRAINED))] = GATED
+    width: Annotated[float, Between(least=1)] = 1.0
+    """Of a gated model: its widths over the smallest that were found."""
+    in_place: bool = False
+    """Whether only the weights that are there are changed; otherwise a fact may get neurons of its own."""
+    S: Whole = 250
+    R: Whole = 5
+    D: Whole = 60
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if list(self.counts) != sorted(set(self.counts)):
+            raise ValueError(f"counts={self.counts} must be rising numbers of edits")
+        if self.source == RANDOM:
+            self._check_count(self.n_facts, "S R")
+            if self.R * self.D < 2:
+                raise ValueError(f"R={self.R} and D={self.D} leave no other answer to edit to; take D=2 or more")
+
+    def _check_count(self, facts: int, where: str) -> None:
+        if self.counts[-1] > facts:
+            raise ValueError(f"counts: {self.counts[-1]} edits need as many facts, and {where} has {facts}")
+
+    @property
+    def cost(self) -> float:
+        """The edits, and two models."""
+        return self.counts[-1] * (0.05 + 1e-4 * self.n_facts) + 2 * super().cost
+
+    def make(self, table: "FactTable") -> Made | None:
+        """A model of this table; None where training diverged."""
+        return self.trained(table) if self.model == TRAINED else self.gated(table, self.width)
+
+    def run(self) -> Result:
+        from facthold.facts.names import Names
+        from facthold.knowledge.edit import edit
+
+        table = self.table()
+        self._check_count(len(table), self.source)
+        start = time.perf_counter()
+        made = self.make(table)
+        build_seconds = time.perf_counter() - start
+        if made is None:
+            return {"status": "diverged", "facts": len(table), "accuracy": None}
+        model, problem = made.model, made.problem
+        accuracy, n_params = float(recalled(made).mean()), model.n_params
+        edited, spent = np.zeros(len(table), bool), 0.0
+        efficacy, specificity, seconds, more_params = [], [], [], []
+        subjects, relations, answers = Names.of(table)
+        for n, (row, a) in enumerate(random_edits(table, self.counts[-1], self.seed), start=1):
+            fact = subjects[int(table.subjects[row])], relations[int(table.relations[row])], answers[a]
+            start = time.perf_counter()
+            after = edit(model, problem, *fact, in_place=self.in_place)
+            spent += time.perf_counter() - start
+            model, problem, edited[row] = after.model, after.problem, True
+            if n in self.counts:
+                right = recalled(Made(model, problem))
+                efficacy.append(float(right[edited].mean()))
+                specificity.append(None if edited.all() else float(right[~edited].mean()))
+                seconds.append(spent)
+                more_params.append(model.n_params - n_params)
+        start = time.perf_counter()
+        again = self.make(problem.table)
+        again_seconds = time.perf_counter() - start
+        return {
+            "status": "found", "facts": len(table), "n_params": n_params, "accuracy": accuracy,
+            "efficacy": efficacy, "specificity": specificity, "seconds": seconds, "more_params": more_params,
+            "build_seconds": build_seconds,
+            "again": None if again is None else float(recalled(again).mean()), "again_seconds": again_seconds,
+        }  # fmt: skip
+
+
+def recalled(made: Made) -> np.ndarray:
+    """Whether each fact of the table is right, in a prompt of its own."""
+    from facthold.models.forward import Forward, table_prompts
+    from facthold.models.judge import judge_table
+
+    model, problem = made.model, made.problem
+    return judge_table(Forward.of(model, problem), problem, table_prompts(problem, seed=PROMPTS)).recalled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(ModelGrid):
+    """And the numbers of edits, and what else is edited."""
+
+    counts: Counts
     widths: tuple[float, ...]
-    """Of readouts, as multiples of the smallest that were found."""
+    """Of gated models, as multiples of the smallest that were found."""
     in_place: tuple[float, ...] = ()
-    """Of readouts whose weights are changed where they are, without neurons for a fact alone."""
-    trained: tuple[tuple[float, float], ...] = ()
-    """(alpha, beta) of trained models."""
-    n_params: int = 0
-    """Their parameters, about."""
-    H: int = 8
-    protocol: str = "transformer-short"
+    """Of gated models whose weights are changed where they are: no fact gets neurons of its own."""
     sources: tuple[str, ...] = ()
-    """Real facts that are edited too, in a readout of the smallest widths."""
-    n_seeds: int = 1
+    """Real facts that are edited too, in a gated model of the smallest widths."""
 
 
 PRESETS = {
     "smoke": Grid(S=12, R=2, D=4, counts=(1, 2, 4, 8), widths=(1.0, 2.0), in_place=(1.0,)),
     "quick": Grid(S=250, R=5, D=60, counts=(1, 2, 5, 10, 20, 50, 100, 200), widths=(1.0, 2.0),
-                  in_place=(1.0, 2.0), trained=((1.0, 4.0),), n_params=25_000),
+                  in_place=(1.0, 2.0), shapes=((1.0, 4.0),), n_params=25_000),
     "paper": Grid(S=250, R=5, D=60, counts=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
-                  widths=(1.0, 1.5, 2.0, 3.0), in_place=(1.0, 1.5, 2.0, 3.0), trained=((1.0, 4.0), (2.0, 2.0)),
+                  widths=(1.0, 1.5, 2.0, 3.0), in_place=(1.0, 1.5, 2.0, 3.0), shapes=((1.0, 4.0), (2.0, 2.0)),
                   n_params=25_000, protocol="transformer-code", sources=("countries",), n_seeds=3),
 }  # fmt: skip
 
 
 def cells(grid: Grid) -> list[Cell]:
-    table: dict[str, Any] = {"S": grid.S, "R": grid.R, "D": grid.D, "counts": grid.counts}
-    models: list[dict[str, Any]] = [
-        {"model": READOUT, "width": width, "in_place": in_place} | table
+    gated: list[dict[str, Any]] = [
+        {"model": GATED, "width": width, "in_place": in_place}
         for in_place, widths in ((False, grid.widths), (True, grid.in_place))
         for width in widths
     ]
-    models += [
-        {"model": TRAINED, "protocol": grid.protocol} | shape_of(alpha, beta, grid.n_params, grid.H) | table
-        for alpha, beta in grid.trained
-    ]
-    models += [{"source": name, "S": 0, "R": 0, "D": 0, "counts": grid.counts} for name in grid.sources]
-    return [Edits(**model, seed=seed) for model in models for seed in range(grid.n_seeds)]
+    models = [grid.table | model for model in (*gated, *grid.trained)]
+    models += [{"source": name, "S": 0, "R": 0, "D": 0} for name in grid.sources]
+    return [Edits(**model, counts=grid.counts, seed=seed) for model in models for seed in range(grid.n_seeds)]
 
 
-def plot(rows: Sequence[Values]) -> Canvas:
+def plot(rows: Sequence[Values]) -> "Canvas":
+    from matplotlib.ticker import NullLocator
+
     canvas, (new, old, seconds) = style.panels(3, width=5.0, height=4.9)
-    groups = _groups(rows)
-    drawn = [r for ours in groups.values() for r in ours]
-    for i, (name, ours) in enumerate(groups.items()):
-        look = {"color": style.COLOURS[i % len(style.COLOURS)], "marker": style.MARKERS[i % len(style.MARKERS)]}
+    drawn = [r for r in rows if r["accuracy"] is not None]  # training that diverged has no line
+    groups = grouped(drawn, lambda r: (r["source"] != RANDOM, r["model"], r["in_place"], r["width"], _name(r)))
+    for i, ((*_, name), ours) in enumerate(groups.items()):
+        look = style.mark(i)
         for j, r in enumerate(ours):
             label: dict[str, Any] = {"label": f"{name}; {_times(ours)}"} if j == 0 else {}
             line: dict[str, Any] = look | {"markersize": 4.5, "linewidth": 1.3, "alpha": 1.0 if len(ours) == 1 else 0.6}
@@ -99,21 +198,13 @@ def plot(rows: Sequence[Values]) -> Canvas:
     return canvas
 
 
-def _groups(rows: Sequence[Values]) -> dict[str, list[Values]]:
-    """Rows that differ in their seed alone, in one order however they are stored; without training that diverged."""
-    found = [r for r in rows if r["accuracy"] is not None]
-    groups: dict[str, list[Values]] = {}
-    for r in sorted(found, key=lambda r: (r["source"] != RANDOM, r["model"], r["in_place"], r["width"], _name(r))):
-        groups.setdefault(_name(r), []).append(r)
-    return groups
-
-
 def _name(r: Values) -> str:
-    where = "" if r["source"] == RANDOM else f" of {r['source']}"
-    way = ", in place" if r["in_place"] else ""
+    facts = "" if r["source"] == RANDOM else f" of {r['source']}"
     if r["model"] == TRAINED:
-        return f"trained{where}, $d={r['d']}$, $m={r['m']}${way}"
-    return f"readout{where}, " + ("smallest widths" if r["width"] == 1 else f"{r['width']:g} times as wide") + way
+        sizes = f"$d={r['d']}$, $m={r['m']}$"
+    else:
+        sizes = "smallest widths" if r["width"] == 1 else f"{r['width']:g} times as wide"
+    return f"{r['model']}{facts}, {sizes}" + (", in place" if r["in_place"] else "")
 
 
 def _times(ours: Sequence[Values]) -> str:
@@ -123,7 +214,7 @@ def _times(ours: Sequence[Values]) -> str:
     right = [r["again"] for r in ours if r["again"] is not None]
     again = f"{fmean(right):.1%} right" if right else "diverged"
     return (
-        f"{params:,.0f} + {more:,.0f} parameters; an edit {one:.2g} s; "
+        f"{params:,.0f} + {more:,.0f} parameters; {one:.2g} s per edit; "
         f"building again {fmean(_building(r) for r in ours):.3g} s, {again}"
     )
 
@@ -137,11 +228,6 @@ def _table(r: Values) -> str:
     if r["source"] == RANDOM:
         return f"random table, S={r['S']}, R={r['R']}, D={r['D']}: {r['facts']:,} facts"
     return f"{r['source']}: {r['facts']:,} facts"
-
-
-def fits(rows: Sequence[Values]) -> list[Fit]:
-    """Nothing is fitted here."""
-    return []
 
 
 FIGURE = Figure(
@@ -158,8 +244,5 @@ FIGURE = Figure(
         "trained model: training), the shorter of two; times are of one machine, with other cells beside. What was "
         "built again after the last edit was asked for every fact too."
     ),
-    presets=PRESETS,
-    cells=cells,
-    plot=plot,
-    fits=fits,
-)
+    presets=PRESETS, cells=cells, plot=plot,
+)  # fmt: skip

@@ -1,81 +1,141 @@
 """Where are facts stored when attention and MLP could both hold them? One layer, trained and built."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from matplotlib.figure import Figure as Canvas
 
+from facthold._util.errors import check_positive
+from facthold.facts.seeded import seeded_recall
 from facthold.lab import style
-from facthold.lab.cells import Cell
+from facthold.lab.accounts import Account
+from facthold.lab.cells import Cell, Result
+from facthold.lab.fields import Count, OneOf, Whole
 from facthold.lab.figure import Figure, Values
-from facthold.measure.scaling import Fit
-from facthold.studies.real_facts.storage_cell import READOUT, TRAINED, Storage
-from facthold.studies.transformers.fact_capacity import shape_of
+from facthold.recipes import build_facts, fact_recipe, fact_recipes
+from facthold.recipes.base import Made, Sizes
+from facthold.studies.judging import grouped
+from facthold.studies.real_facts.base import GATED, TRAINED, ModelCell, ModelGrid, one_model
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from facthold.knowledge.locate import Located
+
+LOW, HIGH = 0.1, 0.9
+"""Quantiles over facts that are given beside a mean."""
 PATHS = {"direct": "attention's direct path", "mlp": "the MLP"}
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table, the shapes that are trained on it, and the sizes of what is built for it."""
+def models() -> Iterable[str]:
+    """Names of the models that facts are located in."""
+    return (TRAINED, GATED, *(name for name, recipe in fact_recipes().items() if recipe.build is not None))
 
-    S: int
-    R: int
-    D: int
-    n_params: int
-    """Parameters of each trained model, about."""
-    shapes: tuple[tuple[float, float], ...]
-    """(alpha, beta): H d_h = alpha d and m = beta d, up to rounding."""
-    H: int = 8
-    protocol: str = "transformer-short"
-    values: int = 0
-    """d; 0 leaves it out, as for all that follow."""
-    attention: tuple[int, int, int] = (0, 0, 0)
-    """d, d_h, tokens a head."""
-    attention_mlp: tuple[int, int, int] = (0, 0, 0)
-    """d, m, tokens a group of heads."""
-    selected: tuple[int, int] = (0, 0)
-    """d, m."""
-    readout: int = 1
-    """0 leaves it out."""
-    n_seeds: int = 3
+
+@dataclass(frozen=True, kw_only=True)
+class Storage(ModelCell):
+    """Where one model of a random table holds its facts: margins taken apart, and each path left out in turn."""
+
+    kind: ClassVar[str] = "storage"
+
+    model: Annotated[str, OneOf(models)]
+    S: Count = 16
+    R: Count = 16
+    D: Count = 8
+    per_head: Whole = 0
+    """Tokens per head, for a construction."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model not in (TRAINED, GATED):
+            size = fact_recipe(self.model).size
+            check_positive(**{"d": self.d, size: getattr(self, size)})
+
+    def make(self) -> Made | None:
+        """The model and its problem; None where training diverged."""
+        table = self.facts(self.seed)
+        if self.model in (TRAINED, GATED):
+            return self.trained(table) if self.model == TRAINED else self.gated(table)
+        problem = seeded_recall(table, self.d, self.seed)
+        sizes = Sizes(d_h=self.d_h, m=self.m, per_head=self.per_head)
+        return Made(build_facts(fact_recipe(self.model), problem, sizes, self.seed), problem)
+
+    def run(self) -> Result:
+        from facthold.knowledge.locate import locate_all
+
+        made = self.make()
+        if made is None:
+            return {"status": "diverged", "accuracy": None}
+        model = made.model
+        mlp = 2 * model.m * model.d
+        sizes = {"n_params": model.n_params, "mlp_params": mlp, "attention_params": model.n_params - mlp}
+        return {"status": "found", **sizes, **shares(locate_all(model, made.problem))}
+
+    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
+        return one_model(self, result)
+
+
+def shares(located: "Located") -> Result:
+    """How much the direct path and the MLP hold of the facts that are recalled.
+
+    A share is the path's mean part of the margin over the mean margin: facts with a margin near zero, whose own shares
+    mean little, count little. It may be above 1, where the other path works against the answer. ``without`` is the
+    share of these facts whose answer changes when the path is left out.
+    """
+    from facthold.knowledge.locate import DIRECT, MLP
+
+    known = located.margin > 0
+    direct, margin = located.direct.sum(axis=1)[known], located.margin[known]
+    result: Result = {"accuracy": float(known.mean())}
+    for name, path, part in (("direct", DIRECT, direct), ("mlp", MLP, located.mlp[known])):
+        if not known.any():
+            result[name] = dict.fromkeys(("share", "low", "high", "without"))
+            continue
+        low, high = np.quantile(part / margin, [LOW, HIGH]).tolist()
+        # Attention alone is its direct path: without it there is no answer, and there is no MLP to leave out.
+        there = path in located.components
+        changed = located.changed[known, located.components.index(path)] if there else np.array(path == DIRECT)
+        share, without = float(part.sum() / margin.sum()), float(changed.mean())
+        result[name] = {"share": share, "low": low, "high": high, "without": without}
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(ModelGrid):
+    """And what is built for the table."""
+
+    built: tuple[tuple[str, int, int, int, int], ...]
+    """(recipe, d, d_h, m, tokens per head); 0 where the recipe takes no such size."""
 
 
 _shapes = ((2.0, 0.0), (2.0, 1.0), (1.0, 1.0), (1.0, 2.0), (1.0, 4.0), (0.5, 4.0), (0.5, 8.0))
+_gated = (GATED, 0, 0, 0, 0)
 PRESETS = {
     "smoke": Grid(S=4, R=4, D=2, n_params=600, shapes=((2.0, 0.0), (1.0, 2.0)), H=2, protocol="transformer-smoke",
-                  values=16, selected=(12, 16), readout=0, n_seeds=1),
+                  built=(("values", 16, 0, 0, 0), ("selected", 12, 0, 16, 0))),
     # Below figure 4's capacity, so that every shape learns (nearly) all of it.
-    "quick": Grid(S=16, R=16, D=8, n_params=6000, shapes=_shapes, values=32, attention=(1024, 512, 4),
-                  attention_mlp=(385, 2048, 4), selected=(20, 64)),
-    "paper": Grid(S=32, R=32, D=8, n_params=20_000, shapes=_shapes, protocol="transformer-code", values=64,
-                  attention=(2048, 512, 4), attention_mlp=(769, 8192, 8), selected=(32, 256), n_seeds=5),
+    "quick": Grid(S=16, R=16, D=8, n_params=6000, shapes=_shapes, n_seeds=3,
+                  built=(("attention", 1024, 512, 0, 4), ("values", 32, 0, 0, 0), ("attention-mlp", 385, 0, 2048, 4),
+                         ("selected", 20, 0, 64, 0), _gated)),
+    "paper": Grid(S=32, R=32, D=8, n_params=20_000, shapes=_shapes, protocol="transformer-code", n_seeds=5,
+                  built=(("attention", 2048, 512, 0, 4), ("values", 64, 0, 0, 0), ("attention-mlp", 769, 0, 8192, 8),
+                         ("selected", 32, 0, 256, 0), _gated)),
 }  # fmt: skip
 
 
 def cells(grid: Grid) -> list[Cell]:
-    table: dict[str, Any] = {"S": grid.S, "R": grid.R, "D": grid.D}
-    sizes: list[dict[str, Any]] = [
-        {"model": TRAINED, "protocol": grid.protocol} | shape_of(alpha, beta, grid.n_params, grid.H)
-        for alpha, beta in grid.shapes
-    ]
-    d, d_h, per_head = grid.attention
-    d_mlp, m_mlp, per_group = grid.attention_mlp
-    built: list[dict[str, Any]] = [
-        {"model": "attention", "d": d, "d_h": d_h, "per_head": per_head},
-        {"model": "values", "d": grid.values},
-        {"model": "attention-mlp", "d": d_mlp, "m": m_mlp, "per_head": per_group},
-        {"model": "selected", "d": grid.selected[0], "m": grid.selected[1]},
-    ]
-    sizes += [size for size in built if size["d"]] + ([{"model": READOUT}] if grid.readout else [])
-    return [Storage(**table, **size, seed=seed) for size in sizes for seed in range(grid.n_seeds)]
+    names = ("model", "d", "d_h", "m", "per_head")
+    models = [*grid.trained, *(dict(zip(names, sizes, strict=True)) for sizes in grid.built)]
+    return [Storage(**grid.table, **model, seed=seed) for model in models for seed in range(grid.n_seeds)]
 
 
-def plot(rows: Sequence[Values]) -> Canvas:
-    groups = _groups(rows)
+def plot(rows: Sequence[Values]) -> "Canvas":
+    from matplotlib.figure import Figure as Canvas
+
+    known = [r for r in rows if r["accuracy"]]  # what knows nothing is left out
+    groups = dict(sorted(grouped(known, _name).items(), key=lambda group: min(map(_order, group[1]))))
     canvas = Canvas(figsize=(13, 1.9 + 0.48 * len(groups)), layout="constrained")
     left, right = canvas.subplots(1, 2, sharey=True)
     y = np.arange(len(groups))[::-1]
@@ -96,55 +156,34 @@ def plot(rows: Sequence[Values]) -> Canvas:
                 axes.hlines(place, *ends, color="#888888", linewidth=2.5, alpha=0.6, zorder=2.5, label=few)
         axes.axvline(0, color="#777777", linewidth=0.8)
         axes.set(title=title, xlabel=x, ylim=(-0.6, len(groups) - 0.4))
-        axes.grid(True, axis="x", alpha=0.25, linewidth=0.6, zorder=0)
-        axes.spines[["top", "right"]].set_visible(False)
+        style.frame(axes, "x")
     part = [fmean(r["mlp_params"] / r["n_params"] for r in group) for group in groups.values()]
     left.plot(part, y, "kD", markersize=5, zorder=4, label="MLP's share of the parameters")
     left.set_yticks(y, [f"{name}\n{_about(group)}" for name, group in groups.items()], fontsize=8)
-    handles, labels = left.get_legend_handles_labels()
-    canvas.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    canvas.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     if rows:
-        first = rows[0]
-        n = len({r["seed"] for r in rows})
+        first, n, lost = rows[0], len({r["seed"] for r in rows}), len(rows) - len(known)
         canvas.suptitle(
             f"S={first['S']}, R={first['R']}, D={first['D']}; mean over {n} seed{'s' * (n > 1)}, thin lines: from the "
-            f"smallest to the largest{_left_out(rows)}", fontsize=10,
+            "smallest to the largest" + (f"; {lost} of {len(rows)} models know no fact" if lost else ""), fontsize=10,
         )  # fmt: skip
     return canvas
 
 
-def _groups(rows: Sequence[Values]) -> dict[str, list[Values]]:
-    """Rows that differ in their seed alone; those that know nothing are left out.
-
-    Trained ones come first, and each kind by the MLP's share of the parameters, in whatever order rows are stored.
-    """
-    known = [r for r in rows if r["accuracy"]]
-    groups: dict[str, list[Values]] = {}
-    for r in sorted(known, key=lambda r: (r["model"] != TRAINED, r["mlp_params"] / r["n_params"], _name(r))):
-        groups.setdefault(_name(r), []).append(r)
-    return groups
-
-
-def _left_out(rows: Sequence[Values]) -> str:
-    n = sum(not r["accuracy"] for r in rows)
-    return f"; {n} of {len(rows)} models know no fact" if n else ""
-
-
 def _name(r: Values) -> str:
-    if r["model"] != TRAINED:
-        return f"built: {r['model']}"
-    Hd_h, d = r["H"] * r["d_h"], r["d"]
-    return rf"trained: $d={d}$, $\alpha={Hd_h / d:.2g}$, $\beta={r['m'] / d:.2g}$"
+    if r["model"] == TRAINED:
+        d = r["d"]
+        return rf"trained: $d={d}$, $\alpha={r['H'] * r['d_h'] / d:.2g}$, $\beta={r['m'] / d:.2g}$"
+    return f"built: {r['model']}"
+
+
+def _order(r: Values) -> tuple[bool, float]:
+    return r["model"] != TRAINED, r["mlp_params"] / r["n_params"]
 
 
 def _about(group: Sequence[Values]) -> str:
-    """Of a readout the seeds differ in size."""
+    """Means: gated models differ in size from seed to seed."""
     return f"{fmean(r['n_params'] for r in group):,.0f} parameters, {fmean(r['accuracy'] for r in group):.1%} of facts"
-
-
-def fits(rows: Sequence[Values]) -> list[Fit]:
-    """Nothing is fitted here."""
-    return []
 
 
 FIGURE = Figure(
@@ -160,8 +199,5 @@ FIGURE = Figure(
         "attention to find its subject and relation. "
         "Trained models have about the same number of parameters and differ in alpha = H d_h / d and beta = m / d."
     ),
-    presets=PRESETS,
-    cells=cells,
-    plot=plot,
-    fits=fits,
-)
+    presets=PRESETS, cells=cells, plot=plot,
+)  # fmt: skip

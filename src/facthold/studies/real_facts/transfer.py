@@ -1,18 +1,22 @@
 """Does a law measured on random tables predict the size that real facts need?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from facthold.lab import style
 from facthold.lab.cells import Cell
 from facthold.lab.figure import Figure, Values
 from facthold.measure.scaling import Fit, fit_constant
-from facthold.studies.real_facts.table_size import RANDOM, TableSize
+from facthold.studies.judging import grouped
+from facthold.studies.real_facts.base import RANDOM
+from facthold.studies.real_facts.table_size import TableSize
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 FACTOR = 1.5
 """Half the width of the band around the diagonal: a prediction in it is called near."""
@@ -62,120 +66,96 @@ PRESETS = {
 
 
 def cells(grid: Grid) -> list[Cell]:
-    real = {"countries": grid.countries, "elements": grid.elements, "airports": grid.airports}
-    return [
-        *(TableSize(S=S, R=R, D=D) for S, R, D in grid.random),
-        # By the size as the seed: otherwise a sample would have the smaller ones in it.
-        *(TableSize(source=name, S=S, seed=S) for name, sizes in real.items() for S in sizes),
-    ]
+    random = [TableSize(S=S, R=R, D=D) for S, R, D in grid.random]
+    # By the size as the seed: otherwise a sample would have the smaller ones in it.
+    return [*random, *(TableSize(source=name, S=S, seed=S) for name in SOURCES[1:] for S in getattr(grid, name))]
 
 
-def plot(rows: Sequence[Values]) -> Canvas:
+def predictions(random: Sequence[Values], real: Sequence[Values], field: str) -> Iterator[tuple[Law, Fit, list[float]]]:
+    """Each law with its constant on the random tables, and what it predicts for the real ones; none for one table."""
+    for law in LAWS if len(random) > 1 else ():
+        sizes = [r[law.field] for r in random], [r[field] for r in random]
+        fit = fit_constant(f"random: {WHOLE[field]} per {law.unit}", *sizes)
+        yield law, fit, [fit.constant * r[law.field] for r in real]
+
+
+def fits(rows: Sequence[Values]) -> list[Fit]:
+    """For each law its constant on random tables alone, and how real tables compare: found / predicted."""
+    random, real = _split(rows)
+    result = []
+    for field, what in WHOLE.items():
+        for law, fit, predicted in predictions(random, real, field):
+            result.append(fit)
+            if len(real) > 1:
+                name = f"real: {what}, found / predicted by {law.field}"
+                result.append(fit_constant(name, predicted, [r[field] for r in real]))
+    return result
+
+
+def plot(rows: Sequence[Values]) -> "Canvas":
     canvas, (left, *others) = style.panels(3, width=5.4, height=4.9)
-    found = [r for r in rows if r["n_params"] is not None]
-    random, real = _split(found)
+    random, real = _split(rows)
     _sizes(left, random, real)
-    for axes, (field, what) in zip(others, WHOLE.items(), strict=True):
-        _predicted(axes, random, real, field, what)
-    missing = len(rows) - len(found)
+    for axes, field in zip(others, WHOLE, strict=True):
+        _predicted(axes, random, real, field)
+    missing = len(rows) - len(random) - len(real)
     canvas.suptitle(
-        "The smallest models found (method readout) of random and of real tables"
+        "The smallest models found (recipe gated) of random and of real tables"
         + (f"; no size found for {missing} of {len(rows)}" if missing else ""), fontsize=11,
     )  # fmt: skip
     return canvas
 
 
-def _sizes(axes: Axes, random: Sequence[Values], real: Sequence[Values]) -> None:
+def _sizes(axes: "Axes", random: Sequence[Values], real: Sequence[Values]) -> None:
     """Parameters found against facts: all of them as full marks, the MLP's as hollow ones."""
     style.loglog(axes, "Parameters that hold all facts", "facts", "parameters")
     for name, ours in _by_source([*random, *real]).items():
-        look = _look(name)
-        facts = [r["facts"] for r in ours]
-        axes.plot(facts, [r["n_params"] for r in ours], label=f"{name} tables" if name == RANDOM else name, **look)
-        axes.plot(facts, [r["mlp_params"] for r in ours], **look | {"markerfacecolor": "none"})
+        facts, label = [r["facts"] for r in ours], f"{name} tables" if name == RANDOM else name
+        axes.plot(facts, [r["n_params"] for r in ours], label=label, **_look(name))
+        axes.plot(facts, [r["mlp_params"] for r in ours], **_look(name) | {"markerfacecolor": "none"})
     axes.plot([], [], "o", color="#555555", markerfacecolor="none", label="MLP's part (hollow)")
-    if len(random) > 1:
-        law = fit_constant("facts", [r["facts"] for r in random], [r["n_params"] for r in random])
+    for _, law, _ in list(predictions(random, real, "n_params"))[:1]:
         x = np.array(sorted(r["facts"] for r in [*random, *real]))
-        style.guide(axes, x, law.constant * x, f"{law.constant:.3g} a fact (mean of the random tables)")
-    axes.legend(frameon=False, fontsize=8)
+        style.guide(axes, x, law.constant * x, f"{law.constant:.3g} per fact (mean of the random tables)")
+    style.legend(axes)
 
 
-def _predicted(axes: Axes, random: Sequence[Values], real: Sequence[Values], field: str, what: str) -> None:
+def _predicted(axes: "Axes", random: Sequence[Values], real: Sequence[Values], field: str) -> None:
     """Predicted against found, for each law by its colour and each source by its mark."""
-    style.loglog(axes, f"Real tables: {what}", "predicted from random tables", "found")
-    points = []
-    for i, law in enumerate(LAWS):
-        predicted = _predict(random, real, law, field)
-        if predicted is None:
-            continue
-        near = 0
+    style.loglog(axes, f"Real tables: {WHOLE[field]}", "predicted from random tables", "found")
+    points: list[float] = []
+    for (law, _, predicted), colour in zip(predictions(random, real, field), style.COLOURS, strict=False):
         for r, x in zip(real, predicted, strict=True):
-            near += bool(1 / FACTOR <= r[field] / x <= FACTOR)
-            axes.plot(x, r[field], **_look(r["source"]) | {"color": style.COLOURS[i], "markersize": 6})
+            axes.plot(x, r[field], **_look(r["source"], colour))
             points += [x, r[field]]
-        label = f"by {law.name}: {near} of {len(real)} in the band"
-        axes.plot([], [], color=style.COLOURS[i], linewidth=6, label=label)
-    if points:
-        ends = np.array([min(points) / 1.6, max(points) * 1.6])
-        axes.fill_between(
-            ends, ends / FACTOR, ends * FACTOR, color="#999999", alpha=0.18, linewidth=0, label=f"a factor of {FACTOR}"
-        )
-        axes.plot(ends, ends, **style.GUIDE)
-        axes.set(xlim=ends, ylim=(ends[0], ends[1] * 2.5))  # room for the legend
+        near = sum(1 / FACTOR <= r[field] / x <= FACTOR for r, x in zip(real, predicted, strict=True))
+        axes.plot([], [], color=colour, linewidth=6, label=f"by {law.name}: {near} of {len(real)} in the band")
+    if not points:
+        return
+    ends = np.array([min(points) / 1.6, max(points) * 1.6])
+    band: dict[str, Any] = {"color": "#999999", "alpha": 0.18, "linewidth": 0, "label": f"a factor of {FACTOR}"}
+    axes.fill_between(ends, ends / FACTOR, ends * FACTOR, **band)
+    axes.plot(ends, ends, **style.GUIDE)
+    axes.set(xlim=ends, ylim=(ends[0], ends[1] * 2.5))  # room for the legend
     for name in _by_source(real):
-        axes.plot([], [], **_look(name) | {"color": "#555555"}, label=name)
-    if points:
-        axes.legend(frameon=False, fontsize=7.5, loc="upper left")
-
-
-def fits(rows: Sequence[Values]) -> list[Fit]:
-    """For each law its constant on random tables alone, and how real tables compare: found / predicted."""
-    random, real = _split([r for r in rows if r["n_params"] is not None])
-    result = []
-    for field, what in WHOLE.items():
-        for law in LAWS:
-            predicted = _predict(random, real, law, field)
-            if predicted is None:
-                continue
-            result.append(_constant(f"random: {what} a {law.unit}", random, law, field))
-            if len(real) > 1:
-                found = [r[field] for r in real]
-                result.append(fit_constant(f"real: {what}, found / predicted by {law.field}", predicted, found))
-    return result
-
-
-def _constant(name: str, random: Sequence[Values], law: Law, field: str) -> Fit:
-    return fit_constant(name, [r[law.field] for r in random], [r[field] for r in random])
-
-
-def _predict(random: Sequence[Values], real: Sequence[Values], law: Law, field: str) -> list[float] | None:
-    """What the law, fitted on the random tables, says of the real ones; None with too few of the former."""
-    if len(random) < 2:
-        return None
-    constant = _constant(law.field, random, law, field).constant
-    return [constant * r[law.field] for r in real]
+        axes.plot([], [], **_look(name, "#555555"), label=name)
+    style.legend(axes, fontsize=7.5, loc="upper left")
 
 
 def _split(rows: Sequence[Values]) -> tuple[list[Values], list[Values]]:
-    """Random tables, and real ones."""
-    return [r for r in rows if r["source"] == RANDOM], [r for r in rows if r["source"] != RANDOM]
+    """Random tables and real ones, where a size was found."""
+    found = [r for r in rows if r["n_params"] is not None]
+    return [r for r in found if r["source"] == RANDOM], [r for r in found if r["source"] != RANDOM]
 
 
 def _by_source(rows: Sequence[Values]) -> dict[str, list[Values]]:
-    """In one order, however they are stored."""
-    names = sorted({r["source"] for r in rows}, key=_place)
-    return {name: [r for r in rows if r["source"] == name] for name in names}
+    return {SOURCES[i]: ours for i, ours in grouped(rows, lambda r: SOURCES.index(r["source"])).items()}
 
 
-def _place(source: str) -> tuple[int, str]:
-    return (SOURCES.index(source) if source in SOURCES else len(SOURCES)), source
-
-
-def _look(source: str) -> dict[str, Any]:
+def _look(source: str, colour: str = "") -> dict[str, Any]:
     """The same mark for a source in all panels."""
-    i, _ = _place(source)
-    colour = "#999999" if source == RANDOM else style.COLOURS[i + 2]
+    i = SOURCES.index(source)
+    colour = colour or ("#999999" if source == RANDOM else style.COLOURS[i + 2])
     return {"marker": style.MARKERS[i], "linestyle": "none", "color": colour, "markersize": 6}
 
 
@@ -184,17 +164,14 @@ FIGURE = Figure(
     title="The size that real facts need, predicted from random tables",
     place="beyond the paper, after figures 1 and 4",
     caption=(
-        "Left: the parameters 4 H d d_h + 2 m d of the smallest transformers found by the method readout that recall "
+        "Left: the parameters 4 H d d_h + 2 m d of the smallest transformers found by the recipe gated that recall "
         "all facts, for random tables and real ones; hollow marks are the MLP's 2 m d. Middle and right: what three "
         "laws, each with one constant fitted on the random tables alone, predict for the real ones, beside what was "
         "found. The fits give the constants and the geometric mean of found / predicted with its 95% interval; it "
         "takes the real tables as independent, and those of one source are less than that. Attention has a size that "
-        "a small table needs too, so that the MLP's part is judged by itself beside the total. The method takes d, the "
+        "a small table needs too, so that the MLP's part is judged by itself beside the total. The recipe takes d, the "
         "number of heads and the first width that it tries from the second law; "
         "the widths are then searched in steps of 1.2."
     ),
-    presets=PRESETS,
-    cells=cells,
-    plot=plot,
-    fits=fits,
-)
+    presets=PRESETS, cells=cells, plot=plot, fits=fits,
+)  # fmt: skip

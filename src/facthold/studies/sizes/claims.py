@@ -6,12 +6,12 @@ from statistics import fmean
 from facthold.lab.cells import Cell
 from facthold.lab.claim import Claim, Judgement
 from facthold.lab.figure import Values
+from facthold.models.sizes import Shape
 from facthold.plan.calibrations import read
-from facthold.plan.methods import WAYS
-from facthold.plan.plan import plan_way, quarter
-from facthold.plan.rules import Question
-from facthold.studies.judging import at_preset
-from facthold.studies.sizes.calibrations import SMALL, TABLES, TRAINED, WIDE
+from facthold.plan.plan import plan_recipe
+from facthold.recipes import fact_recipe, fact_recipes
+from facthold.recipes.base import Question, Sizing
+from facthold.recipes.facts import SMALL, TRAINED
 from facthold.studies.sizes.held import Held
 
 ACCURACY = 0.99
@@ -24,31 +24,29 @@ SEED = 200
 """Tables, embeddings and constructions that no calibration has seen."""
 TABLES_EACH = 3
 """Tables of the same S, R and D, as the calibrations have it: of one alone, a lucky draw may be held at any size."""
-SLOW = ("readout",)
+SLOW = ("gated",)
 """One table each: its search takes long, and what it finds scatters little."""
 HELD = {SMALL: SMALL_TABLES, TRAINED: TRAINED_TABLES}
-"""By the tables that a method is calibrated on; `WIDE_TABLES` for all others."""
-METHODS = {"smoke": ("attention-full", "values"), "quick": tuple(WAYS)}
+"""By the tables that a recipe is calibrated on; `WIDE_TABLES` for all others."""
+SMOKE = ("attention-full", "values")
 
 
 def held_cells(preset: str) -> list[Cell]:
-    """For each method, five tables: at the size that is recommended, and at a quarter of it."""
+    """For each recipe, five tables: at the size that is recommended, and at a quarter of it."""
     calibrations = read()
     cells: list[Cell] = []
-    for name in at_preset(METHODS, preset):
-        way = WAYS[name]
-        tables = HELD.get(TABLES.get(name, WIDE), WIDE_TABLES)
+    for name in SMOKE if preset == "smoke" else fact_recipes():
+        recipe = fact_recipe(name)
+        tables = HELD.get(recipe.sizing.tables, WIDE_TABLES) if recipe.sizing else ()
         for i, (S, R, D) in enumerate(tables[:2] if preset == "smoke" else tables):
-            question = Question(S, R, D, ACCURACY)
-            planned = plan_way(way, question, calibrations)
-            if planned.shape is None or planned.goal is None:
+            planned = plan_recipe(recipe, Question(S, R, D, ACCURACY), calibrations)
+            if planned.shape is None or planned.question is None or recipe.sizing is None:
                 continue  # there is no size to judge, and plan says why
-            asked = question._replace(accuracy=planned.goal)
-            size = getattr(planned.shape, way.knob)
-            for d, knob in ((planned.shape.d, size), quarter(way, asked, planned.shape)):
+            full = planned.shape.d, getattr(planned.shape, recipe.sizing.size)
+            for d, size in (full, quarter(recipe.sizing, planned.question, planned.shape)):
                 cells.extend(
                     Held(
-                        method=name, S=S, R=R, D=D, d=d, size=knob, per_head=way.per_head(asked), goal=ACCURACY,
+                        method=name, S=S, R=R, D=D, d=d, size=size, per_head=recipe.sizing.per_head, goal=ACCURACY,
                         seed=SEED + i + 10 * j,
                     )
                     for j in range(1 if name in SLOW else TABLES_EACH)
@@ -56,8 +54,21 @@ def held_cells(preset: str) -> list[Cell]:
     return cells
 
 
+def quarter(sizing: Sizing, question: Question, shape: Shape) -> tuple[int, int]:
+    """(d, size) of a model with a quarter of the parameters, or of the neurons where m decides.
+
+    Heads that select take much of such a model, and with fewer of them no m is enough: a quarter of all parameters
+    would fail for want of heads, and say nothing of m. A quarter of m alone leaves more than a quarter of all.
+    """
+    if sizing.size == "m":
+        return shape.d, max(1, shape.m // 4)
+    most, unit = shape.n_params // 4, sizing.unit(question)
+    d = max((d for d in range(unit, shape.d, unit) if sizing.shape(question, d).n_params <= most), default=unit)
+    return d, d
+
+
 def judge_held(rows: Sequence[Values]) -> Judgement:
-    """Two sizes a table: the mean accuracy of the larger must reach what was asked for, and of the smaller must not."""
+    """Two sizes for each table: the mean accuracy of the larger must reach the goal, and of the smaller must not."""
     groups: dict[tuple[str, int, int, int], dict[tuple[int, int], list[Values]]] = {}
     for row in rows:
         of_table = groups.setdefault((row["method"], row["S"], row["R"], row["D"]), {})
@@ -72,24 +83,22 @@ def judge_held(rows: Sequence[Values]) -> Judgement:
             short.append(f"{where}: {full[0]['reason'] or format(accuracy, '.4f')}")
         if below >= ACCURACY:
             spare.append(f"{where}: {below:.4f} at a quarter")
-    methods = sorted({key[0] for key in groups})
-    said = f"{len(groups) - len(short)} of {len(groups)} reach {ACCURACY:g}, {len(spare)} do at a quarter"
+    names = sorted({key[0] for key in groups})
+    measured = f"{len(groups) - len(short)} of {len(groups)} reach {ACCURACY:g}, {len(spare)} do at a quarter"
     wrong = "; ".join([*short, *spare])
     return Judgement(
         f"all sizes that are recommended reach {ACCURACY:g}, and no quarter of one does",
-        said + (f": {wrong}" if wrong else ""),
-        f"{len(groups)} tables and methods, {len(rows)} models ({', '.join(methods)})",
+        measured + (f": {wrong}" if wrong else ""),
+        f"{len(groups)} tables and recipes, {len(rows)} models ({', '.join(names)})",
         not short and not spare and bool(groups),
     )
 
 
 CLAIMS = (
     Claim(
-        "plan-sizes",
-        "beyond",
+        "plan-sizes", "beyond",
         "On five tables that took no part in the calibrations, the size that `facthold plan` recommends for each "
-        "method reaches the accuracy asked for, and a quarter of its parameters does not.",
-        held_cells,
-        judge_held,
+        "recipe reaches the accuracy asked for, and a quarter of its parameters does not.",
+        held_cells, judge_held,
     ),
-)
+)  # fmt: skip

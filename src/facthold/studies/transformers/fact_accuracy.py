@@ -1,50 +1,43 @@
-"""The fact-accuracy cell: how much of one table a transformer of one size learns (figure 4, right)."""
+"""Figure 4, right: how much of one table transformers of many sizes learn.
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+Attention and MLP parameters can stand in for each other, down to a floor of attention.
+"""
 
-from facthold._util.errors import check_positive
-from facthold.facts.prompts import check_length
-from facthold.lab.cells import Cell, Result
-from facthold.models.transformer import n_params
-from facthold.studies.transformers.fact_capacity import (
-    best_run,
-    make_problem,
-    nested_table,
-    racing_members,
-    step_seconds,
-)
-from facthold.studies.transformers.variants import variant
-from facthold.train import BATCH, Protocol, RecallFacts, fit, protocol
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+
+from facthold.lab import style
+from facthold.lab.accounts import Account, of_accuracy
+from facthold.lab.cells import Cell, Result, TableCell
+from facthold.lab.fields import Count, Counts, Each, Positive, Whole
+from facthold.lab.figure import Figure, Values
+from facthold.models.sizes import Shape
+from facthold.studies.transformers.fact_capacity import TrainedCell, in_words
+from facthold.theory.limits_facts import no_bound
+from facthold.train.protocols import Protocol, protocol
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactAccuracy(Cell):
+class FactAccuracy(TrainedCell, TableCell):
     """The accuracy on S R facts of a transformer (d, H, d_h, m), trained to its full length or to 100%."""
 
     kind: ClassVar[str] = "fact-accuracy"
 
-    d: int
-    H: int
-    d_h: int
-    m: int
-    S: int = 32
-    R: int = 32
-    D: int = 8
-    table: str = "random"
-    T: int = 32
-    variant: str = "code"
-    protocol: str = "transformer-code"
-    lrs: tuple[float, ...] = (1e-2,)
+    d: Count
+    H: Count
+    d_h: Count
+    m: Whole
+    S: Count = 32
+    R: Count = 32
+    D: Count = 8
+    lrs: Annotated[tuple[float, ...], Each(Positive)] = (1e-2,)
     """The authors take one learning rate for this figure."""
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        check_positive(d=self.d, H=self.H, d_h=self.d_h, S=self.S, R=self.R, D=self.D)
-        check_length(self.T)
-        if self.m < 0:
-            raise ValueError(f"m={self.m} must not be negative")
-        protocol(self.protocol), variant(self.variant)  # refuse unknown names
 
     @property
     def training(self) -> Protocol:
@@ -52,29 +45,101 @@ class FactAccuracy(Cell):
         return replace(protocol(self.protocol), goal=1.0, futility=None, lrs=self.lrs)
 
     @property
-    def spec(self) -> dict[str, Any]:
-        return super().spec | {"training": self.training.spec, "model": asdict(variant(self.variant)), "batch": BATCH}
-
-    @property
-    def label(self) -> str:
-        return f"accuracy at d={self.d} H={self.H} d_h={self.d_h} m={self.m}, S={self.S} R={self.R} D={self.D}"
+    def sizes(self) -> Shape:
+        return Shape(self.d, self.H, self.d_h, self.m)
 
     @property
     def cost(self) -> float:
-        size = {"d": self.d, "Hd_h": self.H * self.d_h, "m": self.m}
-        return len(self.lrs) * self.training.steps * step_seconds(**size, S=self.S, R=self.R, A=self.R * self.D)
+        return len(self.lrs) * self.seconds(self.S, self.R, self.D)
 
     def run(self) -> Result:
-        way = variant(self.variant)
-        table = nested_table(self.table, self.S, self.R, self.D, self.seed)
-        task = RecallFacts.of(make_problem(table, self.d, self.seed, way, self.T))
-        race = racing_members(task, self.H, self.d_h, self.m, self.seed, way, self.training, "one")
-        runs = fit(race, self.training)
-        best, _ = best_run(race, runs) or (runs[0], None)
-        diverged = best.status == "diverged"
+        from facthold.train.race import reached, train
+
+        problem = self.recall(self.facts(self.seed, self.table), self.seed)
+        best = train(problem, self.sizes, self.training, self.seed, self.variant)
         return {
-            "status": best.status, "accuracy": float("nan") if diverged else best.best,
-            "final": float("nan") if diverged else best.final, "steps": sum(run.steps for run in runs),
-            "attention_params": 4 * self.H * self.d * self.d_h, "mlp_params": 2 * self.m * self.d,
-            "n_params": n_params(d=self.d, H=self.H, d_h=self.d_h, m=self.m),
+            "status": best.run.status, "accuracy": reached(best.run), "final": reached(best.run, "final"),
+            "steps": best.steps, "attention_params": 4 * self.H * self.d * self.d_h, "mlp_params": 2 * self.m * self.d,
+            "n_params": self.sizes.n_params,
         }  # fmt: skip
+
+    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
+        accuracy = result["accuracy"]
+        counts = accuracy is not None and math.isfinite(accuracy)
+        found = [of_accuracy(self.n_facts, self.D, accuracy, self.n_weights, len(self.lrs))] if counts else []
+        return no_bound(self.table) or found
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Heads and widths at one embedding dimension; all else as in `FactAccuracy`."""
+
+    H: Counts
+    m: tuple[int, ...]
+    d: Count = 32
+    d_h: Count = 8
+    S: Count = 32
+    R: Count = 32
+    D: Count = 8
+    variant: str = "code"
+    protocol: str = "transformer-code"
+    lrs: tuple[float, ...] = (1e-2,)
+
+
+PRESETS = {
+    "smoke": Grid(H=(1, 4), m=(1, 16), d=8, d_h=4, S=8, R=8, protocol="transformer-smoke"),
+    "quick": Grid(H=(1, 2, 4, 8, 16, 32), m=(1, 8, 16, 32, 64, 128), protocol="transformer-short"),
+    "paper": Grid(
+        H=(1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32), m=(1, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+    ),
+}
+
+
+def cells(grid: Grid) -> list[Cell]:
+    return [FactAccuracy.of(grid, H=H, m=m) for H, m in product(grid.H, grid.m)]
+
+
+def plot(rows: Sequence[Values]) -> "style.Canvas":
+    canvas, (axes,) = style.panels(1, width=7.4, height=5.4)
+    attention, mlp = (sorted({r[name] for r in rows}) for name in ("attention_params", "mlp_params"))
+    accuracy = np.full((len(mlp), len(attention)), np.nan)
+    for r in rows:
+        accuracy[mlp.index(r["mlp_params"]), attention.index(r["attention_params"])] = r["accuracy"]
+    mesh = axes.pcolormesh(_edges(attention), _edges(mlp), accuracy, cmap="viridis", vmin=0, vmax=1)
+    canvas.colorbar(mesh, ax=axes, label="accuracy over all facts, best during training")
+    for r in rows:
+        colour = "white" if r["accuracy"] < 0.6 else "black"
+        axes.text(r["attention_params"], r["mlp_params"], f"{r['accuracy']:.2f}", ha="center", va="center",
+                  fontsize=6.5 if len(rows) < 60 else 4.5, color=colour)  # fmt: skip
+    first = rows[0]
+    table = f"S={first['S']}, R={first['R']}, D={first['D']}, d={first['d']}, $d_h$={first['d_h']}"
+    title = f"{table}\n({in_words(first['protocol'], first['lrs'])}, one seed)"
+    style.loglog(axes, title, "attention parameters $4 H d\\, d_h$", "MLP parameters $2 m d$")
+    axes.grid(False)
+    x, y = axes.get_xlim(), axes.get_ylim()
+    floor = 4 * first["d"] * (first["S"] + first["R"])
+    axes.axvline(floor, color="white", linestyle=":", linewidth=1.8, label=r"floor: $H d_h = S + R$")
+    if total := min((r["n_params"] for r in rows if r["accuracy"] >= 0.99), default=None):
+        along = np.geomspace(x[0], min(total * 0.999, x[1]), 200)
+        axes.plot(along, total - along, color="#d1622b", linewidth=1.6,
+                  label=f"{total} parameters in all, the fewest with 99%")  # fmt: skip
+    axes.set(xlim=x, ylim=y)
+    axes.legend(loc="lower left", fontsize=7.5, framealpha=0.85, facecolor="#555555", labelcolor="white")
+    return canvas
+
+
+def _edges(values: Sequence[float]) -> np.ndarray:
+    """Borders half-way between neighbours, in the logarithm."""
+    if len(values) == 1:
+        return np.array([values[0] / 2, values[0] * 2])
+    middle = np.sqrt(np.multiply(values[1:], values[:-1], dtype=float))
+    return np.array([values[0] ** 2 / middle[0], *middle, values[-1] ** 2 / middle[-1]])
+
+
+FIGURE = Figure(
+    "heatmap", "Attention and MLP parameters stand in for each other", "figure 4, right",
+    "Accuracy over all S R facts, for attention parameters 4 H d d_h (across) and MLP parameters 2 m d (up). On the "
+    "drawn curve the total is constant; left of the dotted line the heads have fewer dimensions than there are "
+    "subjects and relations. The authors' axes leave out the factors 4 and 2.",
+    PRESETS, cells, plot,
+)  # fmt: skip

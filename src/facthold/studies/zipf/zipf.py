@@ -1,57 +1,62 @@
-"""Scaling laws: the loss of memories and transformers that are too small for a power law, against their bits."""
+"""Scaling laws: the loss of memories and transformers that are too small for a power law, against their bits, and the
+exponents that are expected."""
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from facthold.lab import style
 from facthold.lab.cells import Cell
+from facthold.lab.fields import Count, Counts, Positive
 from facthold.lab.figure import Figure, Values
 from facthold.measure.scaling import Fit, fit_exponent
-from facthold.studies.zipf.memory_loss import METHODS, MemoryLoss
-from facthold.studies.zipf.zipf_facts import ZipfFacts
+from facthold.recipes import memory_recipe
+from facthold.recipes.base import LINEAR
+from facthold.studies.zipf.losses import MemoryLoss, ZipfFacts, methods, waste
 from facthold.theory.bounds import guide, guide_constant
-from facthold.theory.limits import Frequencies, bits_for_loss, least_loss, power_law
+from facthold.theory.limits import Frequencies, least_loss, power_law
 from facthold.theory.limits_zipf import product_law
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
 FACTS, TAUGHT = "transformer", "transformer, most frequent facts"
-"""Names of curves: trained on all facts by p(s, r), and on the most frequent ones, each as often."""
-MODELS = (*METHODS, FACTS, TAUGHT)
+"""Names of curves: trained on all facts by p(s, r), and on the most frequent ones, all equally often."""
 
 
 @dataclass(frozen=True)
 class Grid:
     """Sizes of the memories and of the transformers, and the power laws."""
 
-    linear_d: tuple[int, ...]
+    linear_d: Counts
     mlp_sizes: tuple[tuple[int, int], ...]
     """Pairs (d, m)."""
     alphas: tuple[float, ...]
-    M: int
-    N: int
-    transformer_d: tuple[int, ...]
+    M: Count
+    N: Count
+    transformer_d: Counts
     laws: tuple[tuple[float, float], ...]
     """(alpha_s, alpha_r); 0 is uniform."""
-    S: int
-    R: int = 8
-    D: int = 8
-    H: int = 2
+    S: Count
+    R: Count = 8
+    D: Count = 8
+    H: Count = 2
     protocol: str = "transformer-short"
-    memory_steps: int = 2048
-    steps: int = 4096
+    memory_steps: Count = 2048
+    steps: Count = 4096
     lrs: tuple[float, ...] = (2e-2,)
     taught: tuple[tuple[float, float], ...] = ((1.5, 0.0),)
     """Laws for which transformers are also taught the most frequent facts alone."""
-    share: float = 0.05
-    """So many of them a parameter."""
-    n_seeds: int = 3
-    transformer_seeds: int = 2
+    share: Positive = 0.05
+    """So many of them per parameter."""
+    n_seeds: Count = 3
+    transformer_seeds: Count = 2
 
 
 PRESETS = {
@@ -70,186 +75,185 @@ PRESETS = {
 
 
 def cells(grid: Grid) -> list[Cell]:
-    return [*memory_cells(grid), *transformer_cells(grid)]
-
-
-def memory_cells(grid: Grid) -> list[Cell]:
-    found: list[Cell] = []
-    for name in METHODS:
-        linear = name in ("outer-product", "weighted-convex")
-        for d, m in [(d, 0) for d in grid.linear_d] if linear else grid.mlp_sizes:
-            found.append(
-                MemoryLoss(
-                    method=name, d=d, m=m, M=grid.M, N=grid.N, alphas=grid.alphas, steps=grid.memory_steps,
-                    seeds=tuple(range(grid.n_seeds)),
-                )
-            )  # fmt: skip
-    return found
-
-
-def transformer_cells(grid: Grid) -> list[Cell]:
-    """H d_h = d and m = 4 d: alpha = 1, beta = 4."""
-    return [
-        ZipfFacts(
-            d=d, H=grid.H, d_h=d // grid.H, m=4 * d, S=grid.S, R=grid.R, D=grid.D, alpha_s=alpha_s, alpha_r=alpha_r,
-            taught=taught, protocol=grid.protocol, steps=grid.steps, lrs=grid.lrs,
+    linear = [(d, 0) for d in grid.linear_d]
+    memories = [
+        MemoryLoss.of(grid, method=name, d=d, m=m, steps=grid.memory_steps)
+        for name in methods()
+        for d, m in (linear if memory_recipe(name).family == LINEAR else grid.mlp_sizes)
+    ]
+    transformers = [
+        ZipfFacts.of(  # H d_h = d and m = 4 d: alpha = 1, beta = 4
+            grid, d=d, d_h=d // grid.H, m=4 * d, alpha_s=alpha_s, alpha_r=alpha_r, taught=taught,
             seeds=tuple(range(grid.transformer_seeds)),
         )
         for taught, laws in ((0.0, grid.laws), (grid.share, grid.taught))
         for alpha_s, alpha_r in laws
         for d in grid.transformer_d
     ]  # fmt: skip
+    return [*memories, *transformers]
 
 
-class Curve(NamedTuple):
-    """Losses of one kind of model under one law, one point a size and seed."""
+def models() -> list[str]:
+    """Names of all curves, memories first."""
+    return [*methods(), FACTS, TAUGHT]
 
-    name: str
-    law: str
+
+class Law(NamedTuple):
+    """How often each association or fact is asked for, and what a wrong answer costs."""
+
+    text: str
     exponent: float
     """Of corollary 1: 1 - alpha."""
     p: Frequencies
     outputs: int
     """M, or D: an answer that is not known costs its logarithm."""
+
+
+class Measured(NamedTuple):
+    """Losses of one model under one law."""
+
+    name: str
+    law: Law
+    per_seed: Sequence[Values]
+    """Without training that diverged."""
+    other: str
+    """A second loss: of a memory if it answers everything itself, of a transformer over all answers."""
+
+
+def measured(row: Values) -> Iterator[Measured]:
+    """What a row has, law by law."""
+    if "curves" in row:
+        for curve in row["curves"]:
+            a = curve["alpha"]
+            law = Law(f"alpha={a:g}", 1 - a, power_law(row["N"], a), row["M"])
+            yield Measured(row["method"], law, curve["per_seed"], "uncut")
+    else:
+        a, b = row["alpha_s"], row["alpha_r"]
+        law = Law(f"alpha_s={a:g} alpha_r={b:g}", 1 - a, product_law(row["S"], row["R"], a, b), row["D"])
+        sound = [one for one in row["per_seed"] if one["loss"] is not None]
+        yield Measured(TAUGHT if row["taught"] else FACTS, law, sound, "answers")
+
+
+class Curve(NamedTuple):
+    """Losses of one kind of model under one law, one point per size and seed."""
+
+    name: str
+    law: Law
     sizes: list[float]
     bits: list[float]
     loss: list[float]
     other: list[float]
-    """Beside it: of a memory what it loses if it answers everything itself, of a transformer over all answers."""
 
     @property
-    def waste(self) -> list[float]:
-        """Bits used over the least bits for the loss."""
-        pairs = zip(self.bits, self.loss, strict=True)
-        return [B / max(1.0, bits_for_loss(loss, self.outputs, self.p)) for B, loss in pairs]
+    def is_memory(self) -> bool:
+        return self.name not in (FACTS, TAUGHT)
+
+    @property
+    def has_slope(self) -> bool:
+        return len(set(self.sizes)) > 2
+
+    @property
+    def slope(self) -> Fit:
+        """The measured exponent of the loss in the bits."""
+        return self._exponent("loss in bits of the model", self.loss)
+
+    def expected_slope(self, *, logarithm: bool) -> Fit:
+        """The exponent of `expected` at the measured bits, for the true N: a finite tail bends a power law."""
+        law = "B = c k ln k" if logarithm else "B = c k"
+        return self._exponent(f"expected for {law}", self.expected(logarithm=logarithm))
+
+    def expected(self, *, logarithm: bool) -> list[float]:
+        """The loss at each of these bits of a memory of the measured level: the slope is predicted, the level is not.
+
+        It stores the k most frequent associations with the same bits for each (B = c k) or, as theorem 1's margins
+        need it for ever smaller losses, with bits that grow with the logarithm (B = c k ln k).
+        """
+        p, outputs = self.law.p, self.law.outputs
+        wasted = [waste(B, loss, outputs, p) for B, loss in zip(self.bits, self.loss, strict=True)]
+        if not logarithm:
+            level = geometric_mean(wasted)
+            return [least_loss(B / level, outputs, p) for B in self.bits]
+        bits = math.log2(outputs)
+        k = [max(math.e, B / w / bits) for B, w in zip(self.bits, wasted, strict=True)]
+        c = geometric_mean([guide_constant(n, B) for n, B in zip(k, self.bits, strict=True)])
+        return [least_loss(bits * guide(B, c), outputs, p) for B in self.bits]
+
+    def _exponent(self, what: str, loss: list[float]) -> Fit:
+        return fit_exponent(f"{self.name}, {self.law.text}: {what}", self.bits, loss)
 
 
 def curves(rows: Sequence[Values]) -> list[Curve]:
-    """All that was measured, memories first; a model that diverged has no point."""
-    return [*memory_curves(rows), *transformer_curves(rows)]
+    """All that was measured: memories first, by law and then by model, points by size."""
+    found: dict[tuple[str, str], Curve] = {}
+    for row in sorted(rows, key=lambda row: row["n_params"]):
+        for one in measured(row):
+            curve = found.setdefault((one.name, one.law.text), Curve(one.name, one.law, [], [], [], []))
+            for seed in one.per_seed:
+                point = row["n_params"], seed["bits"], seed["loss"], seed[one.other]
+                for column, value in zip(curve[2:], point, strict=True):
+                    column.append(value)
+    order = models()
+    ordered = sorted(found.values(), key=lambda c: (not c.is_memory, -c.law.exponent, c.law.text, order.index(c.name)))
+    return [curve for curve in ordered if curve.loss]
 
 
-def memory_curves(rows: Sequence[Values]) -> list[Curve]:
-    ours = sorted((r for r in rows if "curves" in r), key=lambda r: r["n_params"])
-    found = []
-    for alpha in sorted({c["alpha"] for r in ours for c in r["curves"]}):
-        for name in METHODS:
-            points = [
-                (r["n_params"], one) for r in ours if r["method"] == name
-                for c in r["curves"] if c["alpha"] == alpha for one in c["per_seed"]
-            ]  # fmt: skip
-            if points:
-                first = next(r for r in ours if r["method"] == name)
-                law = power_law(first["N"], alpha)
-                found.append(_curve(name, f"alpha={alpha:g}", 1 - alpha, law, first["M"], points, "uncut"))
-    return found
+def fits(rows: Sequence[Values]) -> list[Fit]:
+    """Measured exponents; after each that of constant waste, and for memories that of a logarithmic one."""
+    return [
+        fit
+        for curve in curves(rows) if curve.has_slope
+        for fit in (
+            curve.slope, curve.expected_slope(logarithm=False),
+            *([curve.expected_slope(logarithm=True)] if curve.is_memory else []),
+        )
+    ]  # fmt: skip
 
 
-def transformer_curves(rows: Sequence[Values]) -> list[Curve]:
-    ours = sorted((r for r in rows if "alpha_s" in r), key=lambda r: r["n_params"])
-    found = []
-    for alpha_s, alpha_r, taught in sorted({(r["alpha_s"], r["alpha_r"], r["taught"]) for r in ours}):
-        these = [r for r in ours if (r["alpha_s"], r["alpha_r"], r["taught"]) == (alpha_s, alpha_r, taught)]
-        points = [(r["n_params"], one) for r in these for one in r["per_seed"] if one["loss"] is not None]
-        if points:
-            law = product_law(these[0]["S"], these[0]["R"], alpha_s, alpha_r)
-            name, text = TAUGHT if taught else FACTS, f"alpha_s={alpha_s:g} alpha_r={alpha_r:g}"
-            found.append(_curve(name, text, 1 - alpha_s, law, these[0]["D"], points, "answers"))
-    return found
-
-
-def _curve(name: str, law: str, exponent: float, p: Frequencies, outputs: int, points: Sequence, other: str) -> Curve:
-    columns = [[one[field] for _, one in points] for field in ("bits", "loss", other)]
-    return Curve(name, law, exponent, p, outputs, [n for n, _ in points], *columns)
-
-
-def expected(curve: Curve, logarithm: bool) -> list[float]:
-    """What a memory of the measured level would lose at each of these bits: the slope is predicted, the level is not.
-
-    It stores the k most frequent associations at the same bits each (B = c k) or, as theorem 1's margins need it for
-    ever smaller losses, at bits that grow with the logarithm (B = c k ln k).
-    """
-    bits, k = math.log2(curve.outputs), []
-    if not logarithm:
-        level = geometric_mean(curve.waste)
-        return [least_loss(B / level, curve.outputs, curve.p) for B in curve.bits]
-    for B, waste in zip(curve.bits, curve.waste, strict=True):
-        k.append(max(math.e, B / waste / bits))
-    c = geometric_mean([guide_constant(n, B) for n, B in zip(k, curve.bits, strict=True)])
-    return [least_loss(bits * guide(B, c), curve.outputs, curve.p) for B in curve.bits]
-
-
-def plot(rows: Sequence[Values]) -> Canvas:
+def plot(rows: Sequence[Values]) -> "Canvas":
     found = curves(rows)
-    memories = sorted({c.law for c in found if c.name in METHODS})
-    facts = sorted({c.law for c in found if c.name not in METHODS})
-    width = max(len(memories), len(facts), 1)
+    by_kind = [sorted({c.law.text for c in found if c.is_memory == memory}) for memory in (True, False)]
+    width = max(1, *map(len, by_kind))
     canvas, axes = style.panels(2 * width, rows=2)
-    for row, laws in enumerate((memories, facts)):
-        for i in range(width):
-            ax = axes[row * width + i]
-            if i < len(laws):
-                _panel(ax, [c for c in found if c.law == laws[i]])
-            else:
-                ax.set_axis_off()
+    for row, laws in enumerate(by_kind):
+        for ax, law in zip(axes[row * width :], laws, strict=False):
+            _panel(ax, [c for c in found if c.law.text == law])
+        for ax in axes[row * width + len(laws) : (row + 1) * width]:
+            ax.set_axis_off()
     return canvas
 
 
-def _panel(axes: Axes, found: Sequence[Curve]) -> None:
-    facts = found[0].name not in METHODS
-    law = found[0].law.replace("alpha", r"$\alpha$").replace("$_", "_").replace("_s=", "_s$=").replace("_r=", "_r$=")
-    title = ("Transformers, $p(s, r)$: " if facts else "Memories, $p(x)$: ") + law
-    style.loglog(axes, title, "bits of the model", "loss (bits)")
+def _panel(axes: "Axes", found: Sequence[Curve]) -> None:
+    """The curves of one law, which are all of memories or all of transformers."""
+    memory = found[0].is_memory
+    beside = "the same, answering all inputs" if memory else "over all answers, blocks not known"
+    title = "Memories, $p(x)$: " if memory else "Transformers, $p(s, r)$: "
+    law = re.sub(r"alpha(_[sr])?", r"$\\alpha\1$", found[0].law.text)
+    style.loglog(axes, title + law, "bits of the model", "loss (bits)")
     for i, curve in enumerate(found):
-        number = MODELS.index(curve.name)
+        number = models().index(curve.name)
+        look = style.mark(number)
         bits, loss, other = _means(curve)
-        colour, marker = style.COLOURS[number], style.MARKERS[number]
-        said = f"exponent {slope(curve).slope:.2f}" if len(set(curve.sizes)) > 2 else "measured"
-        axes.plot(curve.bits, curve.loss, marker, color=colour, markersize=3, alpha=0.45, linestyle="none")
-        axes.plot(bits, loss, color=colour, marker=marker, markersize=5, linewidth=1, label=f"{curve.name}: {said}")
-        beside = "over all answers, blocks not known" if facts else "the same, answering all inputs"
-        label = beside if i == 0 else None
-        axes.plot(bits, other, color=colour, marker=marker, markersize=3, linewidth=0.8, linestyle=":", label=label)
-    curve = found[0]
-    low, high = min(min(c.bits) for c in found), max(max(c.bits) for c in found)
-    line = np.geomspace(low / 2, high, 80)
-    least = np.array([least_loss(B, curve.outputs, curve.p) for B in line])
-    known = least > 0
-    if known.any():
+        label = f"exponent {curve.slope.slope:.2f}" if curve.has_slope else "measured"
+        axes.plot(curve.bits, curve.loss, markersize=3, alpha=0.45, linestyle="none", **look)
+        axes.plot(bits, loss, markersize=5, linewidth=1, label=f"{curve.name}: {label}", **look)
+        axes.plot(bits, other, markersize=3, linewidth=0.8, linestyle=":", label=None if i else beside, **look)
+    _, exponent, p, outputs = found[0].law
+    bits = [B for c in found for B in c.bits]
+    line = np.geomspace(min(bits) / 2, max(bits), 80)
+    least = np.array([least_loss(B, outputs, p) for B in line])
+    if (known := least > 0).any():
         axes.plot(line[known], least[known], color="black", linewidth=1.6, label="theorem 7: no model is below")
-        along = least[0] * (line / line[0]) ** curve.exponent
-        style.guide(axes, line, along, rf"slope $1-\alpha={curve.exponent:.2g}$ (corollary 1)")
+        along = least[0] * (line / line[0]) ** exponent
+        style.guide(axes, line, along, rf"slope $1-\alpha={exponent:.2g}$ (corollary 1)")
         axes.set_ylim(bottom=float(along.min()) / 4)
     style.legend(axes)
 
 
 def _means(curve: Curve) -> tuple[list[float], list[float], list[float]]:
-    """Over the seeds of each size, of bits by their geometric mean."""
-    sizes = sorted(set(curve.sizes))
-    at = [[i for i, n in enumerate(curve.sizes) if n == size] for size in sizes]
+    """Bits and both losses, over the seeds of each size; of bits the geometric mean."""
+    at = [[i for i, n in enumerate(curve.sizes) if n == size] for size in sorted(set(curve.sizes))]
     bits = [geometric_mean([curve.bits[i] for i in of]) for of in at]
     return bits, [fmean(curve.loss[i] for i in of) for of in at], [fmean(curve.other[i] for i in of) for of in at]
-
-
-def slope(curve: Curve) -> Fit:
-    """The measured exponent of the loss in the bits."""
-    return fit_exponent(f"{curve.name}, {curve.law}: loss in bits of the model", curve.bits, curve.loss)
-
-
-def fits(rows: Sequence[Values]) -> list[Fit]:
-    """Measured exponents; after each that of constant waste, and for memories that of a logarithmic one."""
-    result = []
-    for curve in curves(rows):
-        if len(set(curve.sizes)) < 3:
-            continue
-        result.append(slope(curve))
-        result.append(
-            fit_exponent(f"{curve.name}, {curve.law}: expected for B = c k", curve.bits, expected(curve, False))
-        )
-        if curve.name in METHODS:
-            name = f"{curve.name}, {curve.law}: expected for B = c k ln k"
-            result.append(fit_exponent(name, curve.bits, expected(curve, True)))
-    return result
 
 
 FIGURE = Figure(
@@ -264,8 +268,5 @@ FIGURE = Figure(
         "the model nearest to theorem 7; scales and choices count too. Black: theorem 7 with p sorted, exact at "
         "these sizes. Dashed: the slope of corollary 1 from the smallest model's bits on. Small points: seeds."
     ),
-    presets=PRESETS,
-    cells=cells,
-    plot=plot,
-    fits=fits,
-)
+    presets=PRESETS, cells=cells, plot=plot, fits=fits,
+)  # fmt: skip

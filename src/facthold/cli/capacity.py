@@ -1,0 +1,120 @@
+"""facthold capacity: the most that a memory or a trained transformer of a given size holds."""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from facthold._util.errors import check_positive, find
+from facthold.cli import options as o
+from facthold.cli.app import command
+from facthold.cli.common import compute_cells, find_place
+from facthold.cli.inputs import check_given, check_protocol, check_size, head_size
+from facthold.cli.printing import count, print_json
+from facthold.recipes import recipes
+from facthold.recipes.base import MemoryRecipe
+
+if TYPE_CHECKING:
+    from facthold.studies.memories.capacity import Capacity
+    from facthold.studies.transformers.fact_capacity import FactCapacity
+
+ALWAYS = {"recipe", "d", "accuracy", "tolerance", "seeds", "workers", "ray", "store", "json"}
+MEMORY = {"m", "map", "M", "embeddings"}
+TRANSFORMER = {"alpha", "beta", "H", "D", "distinct", "growth", "T", "variant", "protocol", "rule"}
+MEANING = {
+    "search ceiling": "every {} up to the largest that was tried is recalled",
+    "search floor": "not even the smallest {} is recalled",
+    "failed": "training diverged",
+}
+
+
+@command()
+def capacity(
+    context: typer.Context,
+    recipe: o.Recipe = "outer-product",
+    d: int | None = o.option("-d", "Embedding dimension (default: 32, or 8 for train)."),
+    m: o.Width = None,
+    map: o.Map = None,
+    M: o.Outputs = None,
+    embeddings: o.Embeddings = None,
+    H: o.Heads = None,
+    alpha: o.Alpha = None,
+    beta: float | None = o.option("--beta", "m = beta d; 0: attention alone (default: 1)."),
+    D: o.Answers = None,
+    distinct: bool | None = o.option("--distinct", "An answer of its own for each fact, D = S."),
+    growth: str | None = o.option("--growth", "How S and R grow: S=R (default) or S=R^2."),
+    T: o.Length = None,
+    variant: o.Variant = None,
+    protocol: o.Protocol = None,
+    rule: o.Rule = None,
+    accuracy: float = typer.Option(0.99, "--accuracy", help="Share that must be recalled."),
+    tolerance: float | None = o.option(
+        "--tolerance", "Relative width at which the search ends (default: 0.01, or 0.2 for train)."
+    ),
+    seeds: int | None = o.option("--seeds", "Number of seeds (default: 5, or 1 for train)."),
+    workers: o.Workers = None,
+    ray: o.Ray = None,
+    store: o.Store = None,
+    json: o.Json = False,
+) -> None:
+    """Search for the largest N that a memory of this size recalls, or with `--recipe train` for the largest table of
+    facts that a transformer of this shape and size learns.
+
+    Training and recall are float32.
+    """
+    wanted = find("recipe", recipe, recipes())
+    given = {name: value for name, value in context.params.items() if value is not None}
+    in_memory = isinstance(wanted, MemoryRecipe)
+    if not in_memory and recipe != "train":
+        raise ValueError(f"recipe={recipe!r} has no such search; `facthold plan` says which size it needs for a table")
+    check_given(given, ALWAYS | (MEMORY if in_memory else TRANSFORMER), recipe)
+    check_positive(**{name: given[name] for name in ("d", "H", "seeds") if name in given})
+    place = find_place(workers, ray)
+    cell = _memory(given) if in_memory else _transformer(given)
+    (row,) = compute_cells("capacity", [cell], store, place)
+    if json:
+        print_json(row.result)
+    else:
+        _say(row.result, count(len(cell.seeds), "seed"), "N" if in_memory else "S", given.get("growth", "S=R"))
+
+
+def _memory(given: dict[str, Any]) -> "Capacity":
+    from facthold.studies.memories.capacity import SEEDS, Capacity
+
+    options = {name: given[name] for name in ("m", "map", "M", "embeddings", "tolerance") if name in given}
+    seeds = tuple(range(given.get("seeds", len(SEEDS))))
+    return Capacity(method=given["recipe"], d=given.get("d", 32), goal=given["accuracy"], seeds=seeds, **options)
+
+
+def _transformer(given: dict[str, Any]) -> "FactCapacity":
+    from facthold.studies.transformers.fact_capacity import FactCapacity
+
+    defaults = {"d": 8, "alpha": 1.0, "beta": 1.0, "H": 4, "protocol": "transformer-short", "tolerance": 0.2}
+    names = {*defaults, "growth", "T", "variant", "rule"}
+    options: dict[str, Any] = defaults | {name: value for name, value in given.items() if name in names}
+    if "D" in given and "distinct" in given:
+        raise ValueError(f"take one of D={given['D']} and --distinct, which gives each fact an answer of its own")
+    answers = {"D": None, "table": "balanced"} if "distinct" in given else {"D": given["D"]} if "D" in given else {}
+    check_protocol(options["protocol"])
+    head_size(options["alpha"], options["d"], options["H"])
+    cell = FactCapacity(goal=given["accuracy"], seeds=tuple(range(given.get("seeds", 1))), **options, **answers)
+    check_size(cell.sizes, 1, 1, 1, cell.T)  # before a search is laid out for a model that cannot be
+    S, R = cell.guess, cell.R(cell.guess)
+    check_size(cell.sizes, S, R, R * (cell.D or S), cell.T)
+    return cell
+
+
+def _say(result: dict[str, Any], seeds: str, symbol: str, growth: str) -> None:
+    """The capacity, or why there is none, and the probes that it took."""
+    if result["N"] is None:
+        meaning = MEANING.get(result["status"], "seeds ended differently").format(symbol)
+        typer.echo(f"no capacity: {result['status']} ({meaning})")
+    elif symbol == "N":
+        spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
+        typer.echo(f"N = {result['N']:.5g} ({spread}), {result['params_per_fact']:.4g} parameters per association")
+    else:
+        low, high = result["N_min"], result["N_max"]
+        spread = f"S = {low if low == high else f'{low} to {high}'} over {seeds}, {growth}"
+        per_param = result["facts"] / result["n_params"]
+        typer.echo(f"{result['facts']:.6g} facts ({spread}), {per_param:.3g} facts per parameter")
+    probes = sum(len(seed["probes"]) for seed in result["per_seed"])
+    typer.echo(f"{result['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")

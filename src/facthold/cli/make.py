@@ -1,0 +1,285 @@
+"""facthold make: one memory or transformer of a given size, by any recipe, and what it recalls."""
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from facthold._util.errors import check_fits, check_memory, check_positive, find
+from facthold.cli import inputs
+from facthold.cli import options as o
+from facthold.cli.app import command
+from facthold.cli.common import writable_file
+from facthold.cli.printing import count, print_json, working
+from facthold.facts.seeded import SEQUENCE, seeded_recall, seeded_table
+from facthold.facts.seeded import variant as find_variant
+from facthold.models.sizes import Shape
+from facthold.recipes import build_facts, make_memory, recipes
+from facthold.recipes.base import FactRecipe, MemoryRecipe, Sizes
+from facthold.recipes.facts import BETA, HEADS
+
+if TYPE_CHECKING:
+    from facthold.facts.problem import FactualRecall
+    from facthold.facts.table import FactTable
+    from facthold.models.transformer import Transformer
+
+ALWAYS = {"recipe", "d", "seed", "output", "json"}
+FACTS = {"S", "R", "D", "table", "share", "facts", "on_conflict", "draws"}
+PROMPTS = {"T", "n_noise", "zipf"}
+MEMORY = {"N", "m", "map", "M", "embeddings"}
+BUILT = PROMPTS | {"d_h", "m", "per_head"}
+OF_ITS_OWN = {"m", "accuracy"}
+"""What recipes take that choose their own prompts, such as `gated`."""
+TRAINED = PROMPTS | {"alpha", "beta", "H", "d_h", "m", "variant", "protocol", "rule", "accuracy"}
+DRAWS = 10
+DEFAULTS: dict[str, Any] = {
+    "N": 256, "m": 0, "map": "identity", "embeddings": "sphere", "S": 16, "R": 16, "D": 8, "table": "random",
+    "T": SEQUENCE, "draws": DRAWS, "H": HEADS, "alpha": 1.0, "beta": BETA, "variant": "code",
+    "protocol": "transformer-short", "rule": "best",
+}  # fmt: skip
+ENDED = {
+    "reached": "reached the accuracy",
+    "exhausted": "did not reach the accuracy and ended",
+    "futile": "given up (its accuracy would not have come that far in time)",
+}
+"""How the best run of a race can have ended, in words."""
+STEEPEST = 32.0
+"""Largest exponent of --zipf: what is rarer is never asked."""
+
+Made = tuple[Any, Any, dict[str, Any]]
+"""A model, its problem, and what is to be said about it."""
+
+
+@command()
+def make(
+    context: typer.Context,
+    recipe: o.Recipe = "outer-product",
+    d: int = typer.Option(32, "-d", help="Embedding dimension."),
+    m: o.Width = None,
+    N: int | None = o.option("-N", "Associations of a memory (default: 256)."),
+    map: o.Map = None,
+    M: o.Outputs = None,
+    embeddings: o.Embeddings = None,
+    S: o.Subjects = None,
+    R: o.Relations = None,
+    D: o.Answers = None,
+    table: str | None = o.option("--table", "random (default) or balanced."),
+    share: float | None = o.option("--share", "A random share of each relation's facts."),
+    facts: o.Facts = None,
+    on_conflict: o.OnConflict = None,
+    H: o.Heads = None,
+    d_h: int | None = o.option("--d-h", "Head dimension."),
+    alpha: o.Alpha = None,
+    beta: float | None = o.option("--beta", f"m = beta d; 0: attention alone (default: {BETA})."),
+    per_head: int | None = o.option("--per-head", "Tokens per head, for the paper's constructions."),
+    T: o.Length = None,
+    n_noise: int | None = o.option("--noise-tokens", "Different noise tokens (default: S + R)."),
+    zipf: tuple[float, float] | None = typer.Option(
+        None, "--zipf", metavar="IN_S IN_R", help="p(s, r) falls with these powers of s and r, as in: 1 0."
+    ),
+    variant: o.Variant = None,
+    protocol: o.Protocol = None,
+    rule: o.Rule = None,
+    accuracy: float | None = o.option("--accuracy", "Share at which training ends (default: 0.99)."),
+    draws: int | None = o.option("--draws", f"Prompts in which each fact is asked (default: {DRAWS})."),
+    seed: o.Seed = 0,
+    output: o.ModelFile = None,
+    json: o.Json = False,
+) -> None:
+    """Make one memory or transformer of a given size, constructed or trained, and say what it recalls.
+
+    A memory stores N associations; a transformer a table of facts: a random one of -S, -R and -D, or a file. Solvers
+    work in float64; training and recall in float32.
+    """
+    wanted = find("recipe", recipe, recipes())
+    given = {name: value for name, value in context.params.items() if value is not None}
+    check_positive(**{name: given[name] for name in ("d", "N", "M", "S", "R", "D", "d_h", "draws") if name in given})
+    writable_file(output)
+    if isinstance(wanted, MemoryRecipe):
+        inputs.check_given(given, ALWAYS | MEMORY, recipe)
+        model, problem, about = _memory(wanted, DEFAULTS | given)
+    else:
+        assert isinstance(wanted, FactRecipe)
+        takes = TRAINED if recipe == "train" else BUILT if wanted.build else OF_ITS_OWN
+        inputs.check_given(given, ALWAYS | FACTS | takes, recipe)
+        model, problem, about = _transformer(wanted, given)
+    if not json:
+        (_say_memory if isinstance(wanted, MemoryRecipe) else _say_transformer)(about, wanted.place)
+    if output is not None and about.get("status") != "diverged":  # what was found is said before a disk can be full
+        from facthold.models.saving import save_model
+
+        about["file"] = str(save_model(output, model, problem))
+        if not json:
+            typer.echo(f"model: {output}")
+    if json:
+        print_json(about)
+
+
+def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
+    from facthold.measure import bits
+    from facthold.measure.recall import accuracy, smallest_margins
+    from facthold.memory.associations import seeded_problem
+    from facthold.theory import bounds
+
+    N, d, m, seed, map, embeddings = (g[name] for name in ("N", "d", "m", "seed", "map", "embeddings"))
+    if recipe.weighted is not None:
+        raise ValueError(f"recipe={recipe.name!r} needs the frequency of each association, which only figures give it")
+    recipe.check(d, m)
+    check_fits(N=N, d=d, M=g.get("M", N), scores=recipe.holds_scores)
+    problem = seeded_problem(N, seed, d, g.get("M"), embeddings=embeddings, map=map)
+    start = time.perf_counter()
+    with working(f"making a memory by {recipe.name}"):
+        model = make_memory(recipe, problem, m, seed)
+    needed = bounds.bits_injective if map in ("identity", "injective") else bounds.bits_uniform
+    return model, problem, {
+        "recipe": recipe.name, "N": N, "d": d, "m": m, "M": problem.M, "map": map, "embeddings": embeddings,
+        "seed": seed, "seconds": time.perf_counter() - start, "recall": accuracy(model, problem),
+        **_margins(smallest_margins(model, problem)), "n_params": model.n_params,
+        "params_per_fact": model.n_params / N, "bits": bits.parameters_bits(model), "bits_needed": needed(N, problem.M),
+    }  # fmt: skip
+
+
+def _margins(margins: Any) -> dict[str, float]:
+    return {"smallest_margin": float(np.min(margins)), "median_margin": float(np.median(margins))}
+
+
+def _transformer(recipe: FactRecipe, given: dict[str, Any]) -> Made:
+    from facthold._util.keys import derive
+    from facthold.measure.fact_recall import fact_margins
+
+    shape = _trained_shape(given) if recipe.name == "train" else _built_shape(recipe, given)
+    table, p = _table(given, shape)
+    g = DEFAULTS | given
+    start = time.perf_counter()
+    with working(f"putting {count(len(table), 'fact')} into weights by {recipe.name}"):
+        model, problem, about = _put(recipe, table, p, shape, given)
+        seconds = time.perf_counter() - start
+        margins = fact_margins(model, problem, key=derive("ask", g["seed"]), draws=g["draws"])
+    right = margins > 0
+    always = int(right.all(axis=0).sum())
+    return model, problem, {
+        "recipe": recipe.name, "seed": g["seed"], "d": model.d, "H": model.H, "d_h": model.d_h, "m": model.m,
+        "T": problem.T, "n_noise": problem.n_noise, **inputs.about_table(table), "facts": len(table),
+        "draws": g["draws"], "n_params": model.n_params, "recall": float(right.mean()), "always_recalled": always,
+        "facts_per_param": always / model.n_params, **_margins(margins), "seconds": seconds, **about,
+    }  # fmt: skip
+
+
+def _trained_shape(given: dict[str, Any]) -> Shape:
+    """d_h and m as they are given, or by alpha and beta."""
+    g = DEFAULTS | given
+    for one, other, rule in (("alpha", "d_h", "H d_h = alpha d"), ("beta", "m", "m = beta d")):
+        if one in given and other in given:
+            raise ValueError(f"take one of {one}={given[one]:g} and {other}={given[other]}: {rule}")
+    check_positive(H=g["H"])
+    d_h = given["d_h"] if "d_h" in given else inputs.head_size(g["alpha"], g["d"], g["H"])
+    m = given["m"] if "m" in given else inputs.width(g["beta"], g["d"])
+    if m < 0:
+        raise ValueError(f"m={m} must not be negative; 0: no MLP")
+    inputs.check_protocol(g["protocol"])
+    return Shape(g["d"], g["H"], d_h, m)
+
+
+def _built_shape(recipe: FactRecipe, given: dict[str, Any]) -> Shape:
+    """The sizes that a construction is given; the number of heads is its own."""
+    d, name = given["d"], recipe.name
+    check_memory(f"d={d}", 24 * d * d)
+    check_positive(**{size: given[size] for size in ("m", "per_head") if size in given})
+    if recipe.size == "m" and "m" not in given:
+        raise ValueError(f"recipe={name!r} holds facts in the MLP; give its width -m, {4 * d} to start with")
+    if recipe.size == "d_h" and "d_h" not in given:
+        raise ValueError(f"recipe={name!r} holds facts in the heads; give their dimension --d-h, {d} to start with")
+    if recipe.size != "m" and "m" in given:
+        raise ValueError(f"recipe={name!r} has no MLP, and -m is {given['m']}; leave it out")
+    if "per_head" in given and recipe.place == "beyond":
+        raise ValueError(f"per_head={given['per_head']} is for attention and attention-mlp, not for recipe={name!r}")
+    return Shape(d, 0, given.get("d_h", d if name == "attention-mlp" else 1), given.get("m", 0))
+
+
+def _table(given: dict[str, Any], shape: Shape) -> "tuple[FactTable, np.ndarray | None]":
+    """The facts, from a file or drawn, and how often each is asked."""
+    drawn = {name: given.get(name) for name in ("S", "R", "D", "table")}
+    table, p = inputs.read_given(given.get("facts"), given.get("on_conflict"), **drawn)
+    g = DEFAULTS | given
+    S, R, A = (g["S"], g["R"], g["R"] * g["D"]) if table is None else (table.S, table.R, table.A)
+    if not shape.H:  # a construction may at worst have a head for each token
+        shape = shape._replace(H=min(S + R, max(2, -(-4 * (S + R) // shape.d_h))))
+    inputs.check_size(shape, S, R, A, g["T"], g.get("n_noise"))
+    if table is None:
+        table = seeded_table(g["table"], S, R, g["D"], g["seed"])
+    for name in ("share", "zipf"):
+        if name in given and p is not None:
+            raise ValueError(f"take one of --{name} and the column p of --facts, which says how often a fact is asked")
+    if "share" in given:
+        from facthold._util.keys import derive
+        from facthold.facts.table import random_share
+
+        table = random_share(table, g["share"], key=derive("share", g["seed"], g["share"]))
+    if "zipf" in given:
+        from facthold.facts.prompts import zipf
+
+        if not all(abs(exponent) <= STEEPEST for exponent in g["zipf"]):
+            typed = "{:g} {:g}".format(*g["zipf"])
+            raise ValueError(f"--zipf {typed}: take exponents of at most {STEEPEST:g}")
+        p = zipf(table, *g["zipf"])
+    return table, p
+
+
+def _put(
+    recipe: FactRecipe, table: "FactTable", p: "np.ndarray | None", shape: Shape, given: dict[str, Any]
+) -> "tuple[Transformer, FactualRecall, dict[str, Any]]":
+    """The model, its problem, and what training says of it."""
+    g, trained = DEFAULTS | given, recipe.name == "train"
+    if recipe.build is None and not trained:
+        made = recipe.make(table, g["d"], g.get("m") or g["d"], goal=g.get("accuracy", 1.0), seed=g["seed"])
+        return made.model, made.problem, {}
+    variant = find_variant(g["variant"]).name if trained else "text"
+    problem = seeded_recall(table, g["d"], g["seed"], variant, T=g["T"], n_noise=g.get("n_noise"), p=p)
+    if not trained:
+        sizes = Sizes(**{name: given[name] for name in Sizes._fields if name in given})
+        return build_facts(recipe, problem, sizes, g["seed"]), problem, {}
+    from facthold.train.protocols import protocol
+    from facthold.train.race import train
+
+    about = {"variant": variant, "protocol": g["protocol"], "rule": g["rule"], "accuracy": g.get("accuracy", 0.99)}
+    training = replace(protocol(about["protocol"]), rule=about["rule"], goal=about["accuracy"])
+    best = train(problem, shape, training, g["seed"], variant, rule=about["rule"])
+    about["status"] = best.run.status
+    if best.run.status != "diverged":
+        about |= {"lr": best.lr, "steps": best.run.steps, "best": best.run.best, "final": best.run.final}
+    return best.model, problem, about
+
+
+def _say_memory(a: dict[str, Any], place: str) -> None:
+    typer.echo(
+        f"{a['recipe']} ({place}): {a['recall']:.2%} of {count(a['N'], 'association')} recalled; "
+        f"made in {a['seconds']:.2f} s"
+    )
+    typer.echo(f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}")
+    typer.echo(
+        f"{a['n_params']} parameters, {a['params_per_fact']:.4g} per association; {a['bits']:.0f} bits in float32, "
+        f"where {a['bits_needed']:.0f} would tell all such maps apart"
+    )
+
+
+def _say_transformer(a: dict[str, Any], place: str) -> None:
+    if a.get("status") == "diverged":
+        typer.echo(f"training diverged at every learning rate; nothing is recalled of {count(a['facts'], 'fact')}")
+    else:
+        typer.echo(
+            f"{a['recipe']} ({place}): {a['recall']:.2%} recalled; {a['always_recalled']} of "
+            f"{count(a['facts'], 'fact')} right in all of {count(a['draws'], 'prompt')}; made in {a['seconds']:.1f} s"
+        )
+        typer.echo(f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}")
+    if "steps" in a:
+        typer.echo(
+            f"training {ENDED[a['status']]} after {a['steps']} steps at learning rate {a['lr']:g}: {a['best']:.2%} at "
+            f"best, {a['final']:.2%} at the end"
+        )
+    typer.echo(
+        f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}); {a['facts_per_param']:.4g} "
+        "facts per parameter that are always right"
+    )
+    inputs.say_table(a)

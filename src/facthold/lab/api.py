@@ -1,0 +1,203 @@
+"""Figures and claims from Python: what the command line does, as functions that return rows and verdicts.
+
+import facthold as fh
+drawn = fh.run_figure("fig6", preset="smoke")
+drawn.rows.to_pandas()
+fh.verify("gradient-step", preset="smoke")
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from facthold._util.errors import FactholdError, MissingPackage, unknown
+from facthold.lab import registry
+from facthold.lab.cells import Cell
+from facthold.lab.claim import Claim, Judged
+from facthold.lab.figure import PRESETS, Figure
+from facthold.lab.provenance import provenance
+from facthold.lab.registry import claims as claims
+from facthold.lab.registry import figures as figures
+from facthold.lab.report import write_report
+from facthold.lab.runner import Listener, run_cells
+from facthold.lab.store import Rows, Store, default_store_path
+from facthold.measure.scaling import Fit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from facthold.lab.places import Place
+
+AnyStore = Store | str | Path | None
+"""An open store, the path of one, or None for the usual one: $FACTHOLD_STORE or facthold-results.sqlite here."""
+Changes = Mapping[str, Any]
+"""Values of a figure's grid that are not those of the preset."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that was computed, and its pictures where they were wanted."""
+
+    figure: Figure
+    preset: str
+    rows: Rows
+    fits: Sequence[Fit]
+    notes: Sequence[str]
+    """What the figure says in words, and what went wrong in single cells, such as a run that diverged."""
+    files: Sequence[Path] = ()
+    missing: int = 0
+    """Cells that are not stored, where nothing was to be computed."""
+    seconds: float = 0.0
+
+    def plot(self) -> "Canvas":
+        """The picture, as a Matplotlib figure."""
+        return self.figure.plot(self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "figure": self.figure.name, "preset": self.preset, "seconds": self.seconds,
+            "fits": [fit.as_json() for fit in self.fits], "files": [str(file) for file in self.files],
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def run_figure(
+    name: str, preset: str = "quick", *, changes: Changes | None = None, store: AnyStore = None,
+    out: str | Path | None = None, place: "Place | None" = None, compute: bool = True, listener: Listener | None = None,
+) -> Drawn:  # fmt: skip
+    """Compute what a figure lacks, in this process or in ``place``, and save its pictures in the folder ``out``.
+
+    What is stored is not computed again; with ``compute=False`` nothing is, and what there is gets drawn.
+    """
+    start, figure = time.perf_counter(), registry.figure(name)
+    cells = figure_cells(figure, preset, changes)
+    with opened(store, create=compute) as kept:
+        if compute:
+            rows = run_cells(cells, kept, listener, place=place, title=name)
+        else:
+            rows = kept.rows(keys=[cell.key for cell in cells])
+            if not rows:
+                raise FactholdError(f"nothing of {name} at preset {preset} is stored in {kept.path}; compute it first")
+    label = f"{preset}-changed" if changes else preset  # sizes of one's own do not overwrite the preset's picture
+    files = () if out is None else figure.save(rows, Path(out), label)
+    notes = [*figure.says(rows), *_broken(cells, rows)]
+    missing = len({cell.key for cell in cells}) - len({row.key for row in rows})
+    return Drawn(figure, label, rows, figure.fits(rows), notes, files, missing, time.perf_counter() - start)
+
+
+def verify(
+    *ids: str, preset: str = "quick", store: AnyStore = None, place: "Place | None" = None, compute: bool = True,
+    listener: Listener | None = None,
+) -> list[Judged]:  # fmt: skip
+    """The verdict on these claims, or on all; their cells are computed first where they are not stored.
+
+    With ``compute=False`` a claim whose cells are not all stored was 'not run'.
+    """
+    check_preset(preset)
+    wanted = [registry.claim(id) for id in ids] if ids else list(claims().values())
+    with opened(store, create=compute) as kept:
+        if compute:
+            cells = [cell for claim in wanted for cell in claim.cells(preset)]
+            run_cells(cells, kept, listener, place=place, title="claims")
+        return [_judged(claim, preset, kept) for claim in wanted]
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """Figures and claims, and the page that shows them."""
+
+    figures: Sequence[Drawn]
+    claims: Sequence[Judged]
+    page: Path
+    left_out: Mapping[str, str]
+    """Figures that are not possible here, and why."""
+
+
+def reproduce(
+    *names: str, preset: str = "quick", changes: Mapping[str, Changes] | None = None, out: str | Path,
+    store: AnyStore = None, place: "Place | None" = None, listener: Listener | None = None, figures_only: bool = False,
+    arguments: str = "",
+) -> Reproduced:  # fmt: skip
+    """These figures (or all), every claim, and one page with all of it. ``arguments`` are shown with its commands."""
+    start, changes = time.perf_counter(), changes or {}
+    wanted, left_out = figures_for(names, preset, changes)
+    with opened(store) as kept:
+        # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
+        cells = all_cells(wanted, preset, changes, figures_only)
+        run_cells(cells, kept, listener, place=place, title="figures and claims")
+        drawn = [
+            run_figure(f.name, preset, changes=changes.get(f.name), store=kept, out=out, compute=False) for f in wanted
+        ]
+        judged = [_judged(claim, preset, kept) for claim in claims().values()]
+    about, claimed = provenance(time.perf_counter() - start), [claim.as_json() for claim in judged]
+    page = write_report(Path(out) / "report.html", drawn, claimed, about, arguments)
+    return Reproduced(drawn, judged, page, left_out)
+
+
+def results(kind: str | None = None, *, store: AnyStore = None) -> Rows:
+    """All stored results, or those of one kind of cell: ``fh.results("capacity").to_pandas()``."""
+    with opened(store, create=False) as kept:
+        return kept.rows(kind)
+
+
+def figures_for(
+    names: Sequence[str], preset: str, changes: Mapping[str, Changes]
+) -> tuple[list[Figure], dict[str, str]]:
+    """The figures with these names; without names all that are possible here, and why the others are not."""
+    check_preset(preset)
+    if names:
+        return [registry.figure(name) for name in dict.fromkeys(names)], {}
+    possible, left_out = [], {}
+    for figure in figures().values():
+        try:
+            _ = [cell.key for cell in figure_cells(figure, preset, changes.get(figure.name))]
+            possible.append(figure)
+        except MissingPackage as error:
+            left_out[figure.name] = str(error)
+    return possible, left_out
+
+
+def all_cells(
+    figures: Sequence[Figure], preset: str, changes: Mapping[str, Changes], figures_only: bool = False
+) -> list[Cell]:
+    """The cells of these figures, and of every claim."""
+    cells = [cell for f in figures for cell in figure_cells(f, preset, changes.get(f.name))]
+    return cells + ([] if figures_only else [cell for claim in claims().values() for cell in claim.cells(preset)])
+
+
+def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
+    cells = figure.cells(figure.grid(preset, changes))
+    if not cells:
+        raise FactholdError(f"the changes leave nothing of {figure.name} to compute: all its lists are empty")
+    return cells
+
+
+def check_preset(preset: str) -> None:
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+
+
+@contextmanager
+def opened(store: AnyStore, *, create: bool = True) -> Iterator[Store]:
+    """The store; one that was opened here is closed here."""
+    if isinstance(store, Store):
+        yield store
+    else:
+        with Store(store or default_store_path(), create=create) as kept:
+            yield kept
+
+
+def _judged(claim: Claim, preset: str, store: Store) -> Judged:
+    keys = {cell.key for cell in claim.cells(preset)}
+    rows = store.rows(keys=list(keys))
+    return claim.report(rows if len(rows) == len(keys) else None)
+
+
+def _broken(cells: Sequence[Cell], rows: Rows) -> list[str]:
+    """What went wrong in single cells, in words, each once."""
+    labels = {cell.key: cell.label for cell in cells}
+    words = {row.key: row.result.get("failure") or row.result.get("stages", {}).get("problem") for row in rows}
+    return list(dict.fromkeys(f"{labels[key]}: {text}" for key, text in words.items() if text))

@@ -1,0 +1,101 @@
+"""Fields of cells and grids: types that say which values they take, checked in one place.
+
+class Flow(Cell):
+    S: Count            # 1 or more
+    goal: Share = 0.99  # above 0, at most 1
+    table: Annotated[str, OneOf(TABLES)] = "random"
+"""
+
+import importlib
+import math
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, Protocol
+
+from facthold._util.errors import unknown
+
+
+class Rule(Protocol):
+    def check(self, name: str, value: Any) -> None:
+        """Raise a ValueError that names the field, its value and what it must be."""
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number above ``low`` (or at least ``least``) and at most ``most``, and finite."""
+
+    low: float = -math.inf
+    least: float = -math.inf
+    most: float = math.inf
+
+    def check(self, name: str, value: Any) -> None:
+        if not (self.low < value and self.least <= value <= self.most and math.isfinite(value)):
+            lower = f"above {self.low:g}" if self.low > -math.inf else f"at least {self.least:g}"
+            upper = f" and at most {self.most:g}" if self.most < math.inf else ""
+            raise ValueError(f"{name}={value} must be {lower}{upper}")
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of some names: a collection of them, a function that gives it (a registry), or 'module:NAME', where it stands
+    in a module that is too slow to load before it is needed."""
+
+    known: Iterable[str] | Callable[[], Iterable[str]]
+
+    def check(self, name: str, value: Any) -> None:
+        known = self.known
+        if isinstance(known, str):
+            module, _, attribute = known.partition(":")
+            known = getattr(importlib.import_module(module), attribute)
+        names = list(known() if callable(known) else known)
+        if value not in names:
+            raise unknown(name, value, names)
+
+
+@dataclass(frozen=True)
+class Each:
+    """A tuple of one value or more, of which each keeps the rules of a type."""
+
+    of: Any = int
+
+    def check(self, name: str, value: Any) -> None:
+        if not value:
+            raise ValueError(f"{name} is empty; give one or more")
+        for one in value:
+            for rule in _rules(self.of):
+                rule.check(name, one)
+
+
+Count = Annotated[int, Between(least=1)]
+Whole = Annotated[int, Between(least=0)]
+"""0 mostly means: none, or left to somebody else."""
+Share = Annotated[float, Between(low=0, most=1)]
+Positive = Annotated[float, Between(low=0)]
+Seeds = Annotated[tuple[int, ...], Each()]
+Counts = Annotated[tuple[int, ...], Each(Count)]
+Shares = Annotated[tuple[float, ...], Each(Share)]
+
+
+def check_fields(instance: Any) -> None:
+    """Refuse values that the types of a dataclass's fields do not allow; None is allowed where the type has it."""
+    cls: Any = type(instance)
+    for name, rules in _checked(cls).items():
+        value = getattr(instance, name)
+        for rule in rules if value is not None else ():
+            rule.check(name, value)
+
+
+@cache
+def _checked(cls: Any) -> dict[str, list[Rule]]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return {field.name: list(_rules(hints[field.name])) for field in fields(cls)}
+
+
+def _rules(hint: Any) -> Iterator[Rule]:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        for part in typing.get_args(hint):
+            yield from _rules(part)
+    yield from (rule for rule in getattr(hint, "__metadata__", ()) if hasattr(rule, "check"))

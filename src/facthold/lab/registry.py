@@ -1,0 +1,49 @@
+"""Figures, claims and kinds of cells, found by looking: a study, or a file of one's own, only has to define them."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from facthold._util.plugins import defined, find, modules
+from facthold.lab.cells import KINDS, Cell
+from facthold.lab.claim import Claim
+from facthold.lab.figure import Figure
+
+STUDIES = "facthold.studies"
+
+
+def figures() -> Mapping[str, Figure]:
+    """Every figure by name: those of the paper first, by their number."""
+    return dict(sorted(defined(STUDIES, Figure).items(), key=_number))
+
+
+def claims() -> Mapping[str, Claim]:
+    """Every claim by name, in the order of the studies."""
+    return defined(STUDIES, Claim, "id")
+
+
+def kinds() -> Mapping[str, type[Cell]]:
+    """Every kind of cell by name."""
+    for _ in modules(STUDIES):
+        pass  # each module that is loaded adds its own
+    return KINDS
+
+
+def figure(name: str) -> Figure:
+    """The figure with this name."""
+    return find("figure", name, figures())
+
+
+def claim(id: str) -> Claim:
+    """The claim with this name."""
+    return find("claim", id, claims())
+
+
+def cells_of(name: str) -> Callable[[str], list[Cell]]:
+    """The cells of a figure at a preset, for a claim that judges the figure's own."""
+    return lambda preset: figure(name).cells(figure(name).grid(preset))
+
+
+def _number(named: tuple[str, Figure]) -> float:
+    """The number of a figure of the paper; others come after them, in the order of the studies."""
+    number = re.match(r"fig(\d+)$", named[0])
+    return float(number[1]) if number else float("inf")

@@ -1,0 +1,296 @@
+"""Every way to make a transformer that knows a table of facts: theorems 3 and 4, beyond them, and training.
+
+Sizes follow from rules:
+
+- A head whose keys are solved for must tell its k tokens from all n - k others in d dimensions. Random points in
+  general position allow it from d = delta on (`separating_dimensions`), with a width of sqrt(delta) around it.
+- Sums of R + D unit vectors disturb each other by sqrt((R + D) / d) (theorem 3).
+- The answers of a relation disturb each other in theorem 4's MLP, by C(a) / d and C(a) / m.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from facthold.construct.dimensions import NOISE, gated_dimensions, separating_dimensions, smallest, weights_for
+from facthold.models.sizes import Shape
+from facthold.recipes.base import BOTH, CONFIDENCE, CONVEX, MOST, FactRecipe, Made, Question, Sizes, Sizing
+from facthold.train.protocols import Protocol, protocol
+
+if TYPE_CHECKING:
+    from jaxtyping import PRNGKeyArray
+
+    from facthold.facts.problem import FactualRecall
+    from facthold.facts.table import FactTable
+    from facthold.models.transformer import Transformer
+    from facthold.train.gated import Say
+
+PER_HEAD = 4
+"""Tokens that a head of the attention-only construction serves, where nothing else is said."""
+ATTENTION = ("W_K", "W_Q", "W_V")
+"""Weights that depend on the embeddings and on which facts are asked, and not on the answers."""
+ALL_BUT_V = (*ATTENTION, "W_O", "mlp.W")
+SMALL = (
+    (8, 8, 8), (8, 4, 4), (12, 12, 4), (16, 8, 2), (4, 16, 4), (24, 2, 8), (32, 4, 4), (16, 16, 8), (12, 6, 3),
+    (20, 12, 5), (14, 14, 8), (28, 7, 7), (6, 10, 2), (18, 3, 3),
+)  # fmt: skip
+"""(S, R, D) of calibrations of the paper's constructions, which take a thousand times as many parameters."""
+FEW = ((8, 8, 8), (16, 4, 16), (16, 16, 8), (64, 4, 2))
+"""For least squares, which does not hold every table at any size: a search that fails is long."""
+TRAINED = (*FEW, (12, 12, 4), (32, 8, 8), (48, 5, 8), (24, 8, 4), (10, 20, 6), (36, 6, 12))
+CONVEX_FEW = ((8, 8, 8), (16, 4, 16), (16, 16, 8), (32, 8, 32), (64, 4, 2), (96, 2, 8), (64, 16, 4))
+
+
+def refuses_sums(table: "FactTable") -> str | None:
+    """Without an MLP the score of an answer is a part for s and a part for r: not every table is such a sum."""
+    from facthold.construct.sums import check_sums
+
+    return _reason(check_sums, table)
+
+
+def refuses_sets(table: "FactTable") -> str | None:
+    """Theorem 3: the answer is the only one that s and r share."""
+    from facthold.construct.attention import check_intersections
+
+    return refuses_sums(table) or _reason(check_intersections, table)
+
+
+def _reason(check: "Callable[[FactTable], None]", table: "FactTable") -> str | None:
+    try:
+        check(table)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _attention(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
+    from facthold.construct.attention import attention_only
+    from facthold.construct.heads import asked_tokens
+
+    M = sizes.per_head or PER_HEAD
+    H = sum(math.ceil(len(tokens) / M) for tokens in asked_tokens(problem))
+    return attention_only(problem, H, sizes.d_h, key=key, per_head=M)
+
+
+def _full_attention(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
+    return _attention(problem, Sizes(d_h=problem.d, per_head=1), key)
+
+
+def _attention_mlp(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
+    from facthold.construct.attention_mlp import attention_and_mlp
+
+    return attention_and_mlp(problem, sizes.m, key=key, d_h=sizes.d_h or None, per_subset=sizes.per_head or None)
+
+
+def sums_disturb(q: Question) -> float:
+    """h ln(h / errors), h^2 = R^2 + D^2, between the theorem's max(R, D) and the R + D unit vectors in the two sums: d
+    at which the best of so many rivals, each of variance h / d, stays below the answer."""
+    h = math.hypot(q.R, q.D)
+    return h * math.log(h / q.errors)
+
+
+def subjects_per_answer(q: Question) -> float:
+    """C(a), the facts that an answer serves, seen from one of them: C(a) / m and C(a) / d are the noise in the proof of
+    lemma 3."""
+    return 1 + (q.S - 1) / q.D
+
+
+ATTENTION_TIED, MLP_TIED = ("d_h", 1 / 4), ("m", 8.0)
+WON = 1.0
+"""The margin of recipes whose scores grow with their weights."""
+
+PAPER = (
+    FactRecipe(
+        name="attention", place="theorem 3", outline="heads add up the answers of s and of r", size="d_h",
+        build=_attention, fixed=ATTENTION, refuses=refuses_sets, spec={"d_h_a_dimension": ATTENTION_TIED[1]},
+        sizing=Sizing(
+            size="d", x=lambda q: (sums_disturb(q),), law="h ln(h / e), h^2 = R^2 + D^2",
+            guess=lambda q: 32.0 * max(q.R, q.D), least=lambda q: 3, per_head=1, tied=ATTENTION_TIED, goals=BOTH,
+            tables=SMALL, shape=lambda q, d: Shape(d, q.S + q.R, max(1, round(d * ATTENTION_TIED[1])), 0),
+        ),
+    ),
+    FactRecipe(
+        name="attention-full", place="theorem 3", outline="the same, a head of full rank for each token", size="d",
+        build=_full_attention, fixed=ATTENTION, refuses=refuses_sets,
+        sizing=Sizing(
+            size="d", x=lambda q: (sums_disturb(q),), law="h ln(h / e), h^2 = R^2 + D^2",
+            guess=lambda q: 26.0 * max(q.R, q.D), least=lambda q: 3, goals=BOTH, tables=SMALL,
+            shape=lambda q, d: Shape(d, q.S + q.R, d, 0),
+        ),
+    ),
+    FactRecipe(
+        name="attention-mlp", place="theorem 4", outline="heads project s and r, Hermite tensors in the MLP", size="m",
+        build=_attention_mlp, fixed=ALL_BUT_V, spec={"m_a_dimension": int(MLP_TIED[1])}, margin=WON,
+        sizing=Sizing(
+            size="d", x=lambda q: (subjects_per_answer(q), q.D, math.log(2 / q.errors)),
+            law="C(a) = 1 + (S - 1) / D, D, ln(2 / e)",
+            guess=lambda q: 6 * subjects_per_answer(q) * math.log(q.outputs / q.errors), least=lambda q: 3, per_head=1,
+            tied=MLP_TIED, goals=BOTH, tables=SMALL,
+            shape=lambda q, d: Shape(d, q.S + q.R, d, max(1, round(MLP_TIED[1] * d))),
+        ),
+    ),
+)  # fmt: skip
+
+
+def values_x(q: Question) -> tuple[float, ...]:
+    """Keys that select one token, and S R facts of log2 D bits in S + R vectors."""
+    return (separating_dimensions(q.tokens, 1) + q.facts * q.bits / (q.S + q.R),)
+
+
+def _values(name: str, how: str, outline: str, start: float, goals: tuple[float, ...], tables: tuple) -> FactRecipe:
+    def build(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
+        from facthold.construct.values import solved_values
+
+        return solved_values(problem, sizes.d_h or 1, how=how)
+
+    sizing = Sizing(
+        size="d", x=values_x, law="delta + S R log2(D) / (S + R)", guess=lambda q: start * values_x(q)[0],
+        shape=lambda q, d: Shape(d, q.S + q.R, 1, 0), least=lambda q: 3, goals=goals, tables=tables,
+    )  # fmt: skip
+    return FactRecipe(
+        name=name, place="beyond", outline=f"one token per dimension, {outline}", size="d", build=build,
+        fixed=ATTENTION, refuses=refuses_sums, sizing=sizing, margin=WON if how == "convex" else 0.0,
+    )  # fmt: skip
+
+
+VALUES = (
+    _values("values-ridge", "ridge", "values by least squares", 2.0, MOST, FEW),
+    _values("values", "convex", "values of least cross entropy", 0.8, CONVEX, ()),
+)
+
+
+def tokens_per_head(q: Question, H: int) -> int:
+    """The fewest tokens per head that H heads allow, as `heads.partition_into` has it."""
+    return smallest(lambda M: -(-q.S // M) - (-q.R // M) <= H, max(q.S, q.R))
+
+
+def selected_d(q: Question) -> int:
+    """As many dimensions as heads that select need, and sqrt(S R) where that is more: attention and the MLP are then
+    about as large."""
+
+    def enough(d: int) -> bool:
+        k = tokens_per_head(q, d)
+        if k > 2:
+            k = tokens_per_head(q, d // 2)
+        return d >= separating_dimensions(q.tokens, k)
+
+    least = max(4, math.isqrt(q.facts - 1) + 1)
+    return least if enough(least) else smallest(lambda d: d >= least and enough(d), 8 * (q.S + q.R) + 64)
+
+
+def selected_shape(q: Question, m: int) -> Shape:
+    d = selected_d(q)
+    d_h = 1 if tokens_per_head(q, d) <= 2 else 2
+    return Shape(d, d // d_h, d_h, m)
+
+
+def _selected(
+    name: str, how: str, outline: str, start: float, fixed: tuple[str, ...], goals: tuple[float, ...], tables: tuple
+) -> FactRecipe:
+    def build(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
+        from facthold.construct.selected import selecting_attention
+
+        return selecting_attention(problem, sizes.m, key=key, d_h=sizes.d_h or None, how=how)
+
+    sizing = Sizing(
+        size="m", x=lambda q: (q.facts / selected_d(q), q.bits), law="S R / d, log2(D)",
+        guess=lambda q: start * q.facts * q.bits / selected_d(q), shape=selected_shape, d=selected_d, goals=goals,
+        tables=tables,
+    )  # fmt: skip
+    return FactRecipe(
+        name=name, place="beyond", outline=f"codes for s and r, {outline}", size="m", build=build, fixed=fixed,
+        sizing=sizing, margin=0.0 if how == "ridge" else WON,
+    )  # fmt: skip
+
+
+SELECTED = (
+    _selected("selected-ridge", "ridge", "MLP by least squares", 4.0, ALL_BUT_V, MOST, FEW),
+    _selected("selected-convex", "convex", "convex readout of the MLP", 2.0, ALL_BUT_V, CONVEX, CONVEX_FEW),
+    _selected("selected", "layerwise", "one convex solve per layer", 1.0, (*ATTENTION, "W_O"), CONVEX, ()),
+)
+
+
+def gated_shape(q: Question) -> tuple[int, int]:
+    """d and the number of gates for a random table of these sizes."""
+    few, many = sorted((q.S, q.R))
+    answers = q.D * -math.expm1(q.S * math.log1p(-1 / q.D)) if q.D > 1 else 1.0
+    return gated_dimensions(few, many, weights_for(q.facts, answers), NOISE)
+
+
+def _gated_model(q: Question, m: int) -> Shape:
+    d, n_gates = gated_shape(q)
+    return Shape(d, n_gates + min(q.S, q.R), 1, m)
+
+
+def _gated_x(q: Question) -> tuple[float, ...]:
+    return (q.facts / sum(gated_shape(q)), q.bits)
+
+
+def _gated_at(
+    table: "FactTable", d: int, m: int, goal: float, seed: int, say: "Say | None" = None, **settings: Any
+) -> Made:
+    from facthold.train.gated import gated_of_width
+
+    return Made(*gated_of_width(table, d, m, goal, seed, **settings))
+
+
+GATED = FactRecipe(
+    name="gated", place="beyond", size="m", at=_gated_at,
+    outline="heads as random gates, then the fewest neurons for each relation, trained one by one",
+    sizing=Sizing(
+        size="m", x=_gated_x, law="S R / (gates + d), log2(D)", guess=lambda q: _gated_x(q)[0], shape=_gated_model,
+        d=lambda q: gated_shape(q)[0], confidence=CONFIDENCE,
+        work=lambda q, shape: float(q.facts) * shape.d,  # rivals are sampled: a fact costs as much among more
+    ),
+)  # fmt: skip
+
+HEADS = 4
+"""Of trained models at every size: with eight, heads of the smallest models have one dimension, and such models hold
+half as much per parameter (docs/findings.md). d is a multiple of it, and H d_h = d."""
+BETA = 4
+"""m = 4 d, as in most of figure 4."""
+
+
+def train_shape(d: int) -> Shape:
+    """H d_h = d and m = 4 d, d the next multiple of H."""
+    d_h = -(-d // HEADS)
+    return Shape(HEADS * d_h, HEADS, d_h, BETA * HEADS * d_h)
+
+
+TRAINING = "transformer-short"
+
+
+def trained(
+    table: "FactTable", d: int, training: Protocol, seed: int, say: "Say | None" = None, **settings: Any
+) -> Made:
+    """The best run of a race over the protocol's learning rates, at the shape of this d."""
+    from facthold.facts.seeded import seeded_recall
+    from facthold.train.race import train
+
+    if d < HEADS or d % HEADS:
+        raise ValueError(f"d={d} must be a multiple of {HEADS}, the number of heads")
+
+    def listener(member: int, steps: int, share: float, seen: object) -> None:
+        assert say is not None
+        say(f"training at d={d}: {steps / training.steps:.0%} of the steps, {share:.2%} right")
+
+    problem = seeded_recall(table, d, seed, "code", **settings)
+    best = train(problem, train_shape(d), training, seed, listener=listener if say else None)
+    return Made(best.model, problem, 0.0 if best.run.status == "diverged" else best.run.best)
+
+
+def _trained_at(
+    table: "FactTable", d: int, size: int, goal: float, seed: int, say: "Say | None" = None, **settings: Any
+) -> Made:
+    return trained(table, d, replace(protocol(TRAINING), goal=goal), seed, say, **settings)
+
+
+TRAIN = FactRecipe(
+    name="train", place="section 4.4", outline="all weights by gradients on prompts", size="d", at=_trained_at,
+    spec={"training": protocol(TRAINING).spec},
+    sizing=Sizing(
+        size="d", x=lambda q: (q.S, q.R), law="S, R", guess=lambda q: math.sqrt(q.facts),
+        shape=lambda q, d: train_shape(d), least=lambda q: HEADS, goals=MOST, confidence=CONFIDENCE, tables=TRAINED,
+    ),
+)  # fmt: skip

@@ -1,0 +1,215 @@
+"""The recipe `gated`: gates for attention, and for each relation the fewest neurons that hold it, found by training.
+
+d and the number of gates follow from how much there is to store. The widths are searched, each group of facts by
+itself and all groups side by side.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from facthold._util.errors import FactholdError
+from facthold._util.keys import derive
+from facthold.construct.dimensions import NOISE, gated_dimensions, weights_for
+from facthold.construct.gates import Gates, gate_heads, gated_transformer
+from facthold.facts.names import Names
+from facthold.facts.problem import FactualRecall, factual_recall
+from facthold.facts.seeded import SEQUENCE
+from facthold.facts.table import FactTable
+from facthold.measure.smallest import find_smallest
+from facthold.models.memory import MLPMemory
+from facthold.models.sizes import n_params
+from facthold.models.transformer import Transformer
+from facthold.train.groups import FactGroup, fact_groups, join, store_group
+from facthold.train.kept import Kept
+from facthold.train.lanes import Stopped, shared_lanes
+
+STEP = 1.2
+"""Factor between the tries of a width. The last that was enough is taken: a try that fails takes longest."""
+LARGE = 30_000
+"""Facts of a table above which the first width that is enough is taken: each further try takes minutes."""
+ROOMY = 1.5
+"""So many times the guess is what such a table starts with: few steps for many facts need more room."""
+WIDEST = 8.0
+"""A search ends at so many times its first guess: what does not fit there has another reason."""
+
+Say = Callable[[str], None]
+"""Told in a few words how far a search is."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """How the width of one group was found."""
+
+    name: str
+    facts: int
+    m: int
+    share: float
+    """Share of the group's facts that win by a margin while they are stored."""
+    tries: tuple[tuple[int, float], ...]
+    """(width, share) of all that were tried."""
+
+
+def gated(
+    table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
+    max_params: int | None = None, say: Say = lambda _: None, kept: Kept | None = None,
+) -> tuple[Transformer, FactualRecall, list[Width]]:  # fmt: skip
+    """The smallest such transformer that was found to recall the share ``accuracy`` of every relation's facts.
+
+    What was tried is put into ``kept``, and not tried again where it is there.
+    """
+    kept = kept or Kept()
+    d, n_gates = dimensions(table, n_noise)
+    attention = n_params(d=d, H=n_gates + min(table.S, table.R), d_h=1, m=0)
+    if max_params is not None and attention >= max_params:
+        raise FactholdError(
+            f"max_params={max_params}: attention alone takes {attention} parameters; allow more, or fewer noise tokens "
+            f"than {n_noise}"
+        )
+    start = prepared(table, n_noise, T, p, seed)
+    if kept.tries:
+        say(f"going on with {len(kept.tries)} tries that were kept")
+    say(f"{len(table)} facts in {len(start.groups)} groups of neurons, d={d}, {start.gates.H} heads")
+    searches = [_Search(start.problem, group, start.gates, accuracy, seed, kept) for group in start.groups]
+    found = _side_by_side(searches, say)
+    model = start.joined([memory for memory, _ in found])
+    return model, start.problem, [width for _, width in found]
+
+
+def dimensions(table: FactTable, n_noise: int, d: int | None = None) -> tuple[int, int]:
+    """d, and the number of gates: see `gated_dimensions`."""
+    few, many = sorted((len(np.unique(table.relations)), len(np.unique(table.subjects))))
+    K = sum(_weights(table.answers[table.relations == r]) for r in range(table.R))
+    return gated_dimensions(few, many, K, n_noise, d)
+
+
+def _weights(answers: np.ndarray) -> float:
+    return weights_for(len(answers), len(np.unique(answers)))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A table with its embeddings, its gates and the groups of facts that neurons are found for."""
+
+    problem: FactualRecall
+    gates: Gates
+    groups: Sequence[FactGroup]
+
+    def joined(self, memories: Sequence[MLPMemory]) -> Transformer:
+        """The transformer whose MLP has these groups of neurons."""
+        return gated_transformer(self.problem, self.gates, join(self.gates, self.groups, memories, self.problem.d))
+
+    def of_widths(self, widths: Sequence[int], goal: float, keys: Sequence[PRNGKeyArray]) -> Transformer:
+        """Each group with so many neurons, without a search."""
+        each = zip(self.groups, widths, keys, strict=True)
+        return self.joined([store_group(group, m, goal, key=key)[0] for group, m, key in each])
+
+
+def prepared(
+    table: FactTable, n_noise: int = NOISE, T: int = SEQUENCE, p: np.ndarray | None = None, seed: int = 0,
+    d: int | None = None,
+) -> Prepared:  # fmt: skip
+    d, n_gates = dimensions(table, n_noise, d)
+    key = derive("tokens", seed, d, "sphere")
+    problem = factual_recall(table, d, key=key, n_noise=n_noise, T=T, p=p, outputs="answers")
+    gates = gate_heads(problem, n_gates, key=derive("gates", seed))
+    return Prepared(problem, gates, fact_groups(problem, gates))
+
+
+def gated_of_width(
+    table: FactTable, d: int, m: int, goal: float, seed: int, **settings: Any
+) -> tuple[Transformer, FactualRecall]:
+    """Without a search: m neurons in all, shared out by what each group has to hold. ``settings``: see `prepared`."""
+    start = prepared(table, seed=seed, d=d, **settings)
+    work = np.array([len(group) * math.log(max(2, len(np.unique(group.problem.f)))) for group in start.groups])
+    ends = np.round(np.append(0, np.cumsum(work)) / work.sum() * m).astype(int)
+    widths = np.diff(ends).tolist()
+    if min(widths) < 1:
+        raise ValueError(f"m={m} is too few: {len(widths)} groups of facts need a neuron each")
+    return start.of_widths(widths, goal, [derive("store", seed, i) for i in range(len(widths))]), start.problem
+
+
+class _Search:
+    """The search for one group's width."""
+
+    def __init__(
+        self, problem: FactualRecall, group: FactGroup, gates: Gates, accuracy: float, seed: int, kept: Kept
+    ) -> None:
+        self.group, self.accuracy, self.seed, self.kept = group, accuracy, seed, kept
+        self.large = len(problem.table) > LARGE
+        subjects, relations, _ = Names.of(problem.table)
+        names = [(*subjects.names, *relations.names)[mark] for mark in group.marks]
+        self.name = " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
+        needed = _weights(np.asarray(group.problem.f)) * (ROOMY if self.large else 1.0)
+        self.guess = max(2, math.ceil(needed / (gates.n_gates + problem.d)))
+        self.made: dict[int, tuple[MLPMemory, float]] = {}
+        self.state = "waiting"
+        self.called_off = False
+
+    def run(self) -> tuple[MLPMemory, Width]:
+        ceiling = math.ceil(WIDEST * self.guess)
+        if self.large:
+            enough = self._upwards(ceiling)
+        else:
+            tolerance = STEP - 1 + 2 / self.guess  # widths are whole numbers
+            enough = find_smallest(
+                self._ask, self.accuracy, self.guess, ceiling=ceiling, tolerance=tolerance, step=STEP
+            ).enough
+        if enough is None:
+            most = max(share for _, share in self.made.values())
+            raise FactholdError(
+                f"no width up to {ceiling} recalls {self.accuracy:.4g} of the facts of {self.name}; "
+                f"{most:.4g} at most: ask for a smaller accuracy"
+            )
+        memory, share = self.made[enough]
+        tries = tuple((m, s) for m, (_, s) in self.made.items())
+        self.state = f"{len(memory.W)} neurons"
+        return memory, Width(self.name, len(self.group), len(memory.W), share, tries)
+
+    def _upwards(self, ceiling: int) -> int | None:
+        m = self.guess
+        while m <= ceiling:
+            if self._ask(m) >= self.accuracy:
+                return m
+            m = math.ceil(STEP * m)
+        return None
+
+    def _ask(self, m: int) -> float:
+        def heard(done: float, share: float) -> None:
+            if self.called_off:
+                raise Stopped
+            self.state = f"{m} neurons, {done:.0%} of the steps, {share:.2%} right"
+
+        self.state = f"{m} neurons"
+        name = f"{self.group.marks[0]}/{m}"
+        if name not in self.kept.tries:
+            key = derive("neurons", self.seed, int(self.group.marks[0]), m)
+            self.kept.keep(name, store_group(self.group, m, self.accuracy, key=key, listener=heard))
+        self.made[m] = self.kept.tries[name]
+        return self.made[m][1]
+
+
+def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory, Width]]:
+    """All searches at once, largest first; training takes turns on the lanes."""
+    # Few more than there are lanes: each holds its data.
+    pool = ThreadPoolExecutor(len(shared_lanes()) + 1, thread_name_prefix="group")
+    order = sorted(range(len(searches)), key=lambda i: -len(searches[i].group))
+    try:
+        futures = {i: pool.submit(searches[i].run) for i in order}
+        while not all(future.done() for future in futures.values()):
+            failed = [f for f in futures.values() if f.done() and f.exception() is not None]
+            if failed:
+                failed[0].result()
+            say("; ".join(f"{s.name}: {s.state}" for s in searches if s.state != "waiting") or "starting")
+            time.sleep(0.5)
+        return [futures[i].result() for i in range(len(searches))]
+    finally:  # the lanes are shared with others: those that still train are called off one by one, at their next look
+        for search in searches:
+            search.called_off = True
+        pool.shutdown(wait=False, cancel_futures=True)

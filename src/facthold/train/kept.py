@@ -1,0 +1,82 @@
+"""What a long build has found so far, in a file beside its output: killed, it goes on from there."""
+
+import hashlib
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+import facthold
+from facthold._util.errors import FactholdError
+from facthold._util.files import writing
+from facthold.facts.table import FactTable
+from facthold.models.memory import MLPMemory
+
+Try = tuple[MLPMemory, float]
+"""Neurons that were tried, and the share of their facts that they recall."""
+
+
+def fingerprint(table: FactTable, **settings: Any) -> str:
+    """A hash of the facts and of all that a build depends on: what was kept for another one is not used."""
+    digest = hashlib.sha256(
+        json.dumps([facthold.__version__, table.S, table.R, table.A, settings], sort_keys=True).encode()
+    )
+    for column in (table.subjects, table.relations, table.answers, table.also):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()
+
+
+class Kept:
+    """Tries by name: the first mark of a group, and a width. Several threads may keep at once."""
+
+    def __init__(self, path: Path | None = None, mark: str = "") -> None:
+        self.path, self.mark = path, mark
+        self.tries: dict[str, Try] = {} if path is None else _read(path, mark)
+        self._writing = threading.Lock()
+
+    @classmethod
+    def beside(cls, out: Path, mark: str) -> "Kept":
+        """In a hidden file beside the model that is to be."""
+        return cls(out.with_name(f".{out.name}.kept"), mark)
+
+    def keep(self, name: str, found: Try) -> None:
+        with self._writing:
+            self.tries[name] = found
+            if self.path is None:
+                return
+            arrays: dict[str, np.ndarray] = {}
+            for i, (memory, _) in enumerate(self.tries.values()):
+                arrays |= {f"{i}.W": np.asarray(memory.W), f"{i}.V": np.asarray(memory.V)}
+            about = {"mark": self.mark, "tries": {n: share for n, (_, share) in self.tries.items()}}
+            with writing(self.path) as stream:
+                stream.write(save(arrays, {"about": json.dumps(about)}))
+
+    def done(self) -> None:
+        """The build is finished, and its model is written."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+
+def _read(path: Path, mark: str) -> dict[str, Try]:
+    """What the file keeps for this mark; nothing where there is none, or where it is of another build."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = json.loads((file.metadata() or {})["about"])
+            if about["mark"] != mark:
+                return {}
+            tries = {}
+            for i, (name, share) in enumerate(about["tries"].items()):
+                W, V = (jnp.asarray(file.get_tensor(f"{i}.{part}")) for part in "WV")
+                tries[name] = MLPMemory(W, V), float(share)
+            return tries
+    except FileNotFoundError:
+        return {}
+    except PermissionError as error:
+        raise FactholdError(f"cannot read {path}: {error.strerror}; remove it, or write the model elsewhere") from error
+    except (SafetensorError, OSError, KeyError, ValueError):  # half a file, or none of ours: begin anew
+        return {}

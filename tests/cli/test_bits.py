@@ -1,0 +1,88 @@
+"""facthold bits, and the counting bound of facthold results."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import known
+from facthold.construct.linear import outer_product
+from facthold.lab.runner import run_cells
+from facthold.lab.store import Store
+from facthold.memory.associations import seeded_problem
+from facthold.models.saving import save_model
+from facthold.studies.memories.capacity import Capacity
+from odd_cells import Quiet
+
+Run = Callable[..., tuple[int, str, str]]
+UNIFORM: dict[str, Any] = {"map": "uniform", "M": 4}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    problem = seeded_problem(20, 0, 32, map="uniform")
+    return save_model(tmp_path_factory.mktemp("model") / "m.safetensors", outer_product(problem), problem)
+
+
+def test_bits_finds_the_fewest_and_writes_the_model(saved: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "small.safetensors"
+    found = json.loads(run("bits", str(saved), "-o", str(out), "--json")[1])
+    assert [r["accuracy"] for r in found["rounded"]] == [0.99, 1.0]
+    first = found["rounded"][0]
+    again = json.loads(run("bits", str(out), "--accuracy", "0.99", "--json")[1])
+    assert again["recall"] == first["recall"]
+    assert again["rounded"][0]["bits"] <= first["bits"]
+    code, words, _ = run("bits", str(saved), "--bits", "3", "--scales", "row")
+    assert code == 0
+    assert "bits per weight" in words
+
+
+def test_bits_of_a_transformer(tmp_path: Path, run: Run) -> None:
+    path = save_model(tmp_path / "t.safetensors", *known.countries())
+    found = json.loads(run("bits", str(path), "--bits", "8", "--json")[1])
+    assert found["facts"] > 0
+    assert found["rounded"][0]["n_weights"] > found["facts"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--bits", "0"], "--bits 0"),
+        (["--bits", "17"], "--bits 17"),
+        (["--bits", "4", "--accuracy", "0.9"], "take one of"),
+        (["--accuracy", "1.5"], "--accuracy 1.5"),
+        (["--bits", "4", "--scales", "column"], "column"),
+        (["--scales", "row"], "goes with --bits"),
+        (["-o", "."], "is a folder"),
+        (["-o", "facts.csv"], "must be a file"),
+    ],
+)
+def test_bits_refuses_in_a_line(saved: Path, run: Run, options: list[str], words: str) -> None:
+    code, _, err = run("bits", str(saved), *options)
+    assert code == 2
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_bits_of_no_model_and_of_one_that_knows_too_little(tmp_path: Path, run: Run) -> None:
+    assert "no such model file" in run("bits", "nothing.safetensors")[2]
+    problem = seeded_problem(200, 0, 8, map="uniform")
+    path = save_model(tmp_path / "m.safetensors", outer_product(problem), problem)
+    code, out, err = run("bits", str(path))
+    assert (code, out) == (2, "")
+    assert "ask for less" in err
+
+
+def test_results_bound_prints_a_line_for_each_kind(tmp_path: Path, run: Run) -> None:
+    cells = [Capacity(method="outer-product", d=8, seeds=(0,), tolerance=0.2, **map) for map in ({}, UNIFORM)]
+    with Store(tmp_path / "r.sqlite") as store:
+        run_cells(cells, store, Quiet())
+    bound = ("results", "--bound", "--store", str(tmp_path / "r.sqlite"))
+    code, out, _ = run(*bound)
+    assert code == 0
+    assert "capacity" in out
+    assert "no bound" in out
+    assert sum(line["models"] for line in json.loads(run(*bound, "--json")[1])) == 1
+    assert run(*bound, "--csv")[0] == 2

@@ -1,0 +1,77 @@
+"""facthold capacity: of memories and of trained transformers; what it says, stores and refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_the_capacity_of_a_memory_is_found_and_kept(folder: Path, run: Run) -> None:
+    arguments = ("capacity", "-d", "16", "--seeds", "2")
+    found = json.loads(run(*arguments, "--json")[1])
+    assert found["status"] == "found"
+    assert len(found["per_seed"]) == 2
+    _, out, err = run(*arguments)
+    assert "1 already stored" in err
+    assert f"N = {found['N']:.5g} ({found['N_min']} to {found['N_max']} over 2 seeds)" in out
+    out = run("capacity", "-d", "8", "--seeds", "1", "--embeddings", "orthogonal")[1]
+    assert "no capacity: search ceiling (every N up to the largest that was tried is recalled)" in out
+
+
+@pytest.mark.slow
+def test_the_facts_in_a_transformer_are_found_and_kept(folder: Path, run: Run) -> None:
+    sizes = ("-d", "4", "--heads", "1", "-D", "2", "-T", "4", "--tolerance", "0.5")
+    code, out, err = run("capacity", "--recipe", "train", *sizes, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["status"] == "found"
+    assert found["facts"] == found["N"] ** 2
+    assert found["n_params"] == 4 * 4 * 4 + 2 * 4 * 4
+    _, out, err = run("capacity", "--recipe", "train", *sizes)
+    assert "1 already stored" in err
+    assert f"{found['facts']:.6g} facts (S = {found['N_min']} over 1 seed, S=R)" in out
+
+
+MEMORY = [
+    ("--accuracy 2", "--accuracy 2.0 must be above 0 and at most 1"),
+    ("--seeds 0", "--seeds 0 must be at least 1"),
+    ("--recipe layerwise", "-m 0: layerwise needs"),
+    ("--recipe selected", "--recipe selected has no such search; `facthold plan` says"),
+    ("--recipe magic", "unknown recipe 'magic'"),
+    ("--tolerance -1", "--tolerance -1"),
+    ("-d 99999999", "this machine has"),
+    ("--recipe tangent-kernel -m 7", "take -m 8"),
+    ("--ray nowhere", "give host:port"),
+    ("--alpha 1", "--alpha 1.0 does not go with --recipe outer-product"),
+    ("--map modulo", "unknown map 'modulo'; did you mean 'mod'"),
+]
+TRAINED = [
+    ("-T 2", "-T 2 must be at least 3"),
+    ("--seeds 0", "--seeds 0 must be at least 1"),
+    ("-D 0", "-D 0 must be at least 1"),
+    ("-D 4 --distinct", "take one of -D 4 and --distinct"),
+    ("-d 4096 --alpha 4 --beta 4 --distinct", "needs about"),
+    ("--heads 16", "--heads 16 makes heads of dimension alpha d / H = 0.5"),
+    ("--growth R=S", "unknown growth 'R=S'"),
+    ("--variant cod", "did you mean 'code'"),
+    ("--protocol none", "unknown protocol 'none'"),
+    ("--protocol mlp-code", "unknown protocol 'mlp-code'"),
+    ("--rule last", "'last'; "),
+    ("--tolerance -1", "--tolerance -1"),
+    ("--accuracy 0", "--accuracy 0"),
+    ("-d 99999999", "this machine has"),
+    ("--workers 0", "--workers 0 must be at least 1"),
+    ("--map mod", "--map mod does not go with --recipe train"),
+]
+BAD = [*MEMORY, *((f"--recipe train {arguments}", says) for arguments, says in TRAINED)]
+
+
+@pytest.mark.parametrize(("arguments", "says"), BAD, ids=[arguments for arguments, _ in BAD])
+def test_bad_input_is_refused_before_anything_is_computed(
+    arguments: str, says: str, folder: Path, refuses: Callable[..., str]
+) -> None:
+    assert says in refuses("capacity", *arguments.split())
+    assert not list(folder.iterdir())

@@ -1,0 +1,67 @@
+"""facthold list, results, verify, status and bench: what they say, and what they refuse."""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from facthold.lab.store import Store
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
+    code, out, err = run("verify", "one-hot", "gradient-step", "--preset", "smoke", "--json")
+    assert code == 0, err
+    lines = json.loads(out)
+    assert [line["id"] for line in lines] == ["one-hot", "gradient-step"]
+    assert all(set(line) == {"id", "place", "statement", "predicted", "measured", "error", "verdict"} for line in lines)
+    assert all(line["verdict"] == "holds" for line in lines)
+    assert "2 holds\n" in run("verify", "one-hot", "gradient-step", "--preset", "smoke", "--stored")[1]
+    stored = json.loads(run("verify", "--preset", "smoke", "--stored", "--json")[1])
+    assert {line["verdict"] for line in stored} == {"holds", "not run"}
+    listed = json.loads(run("list", "--json")[1])
+    assert {line["id"] for line in stored} == {claim["id"] for claim in listed["claims"]}
+    assert {"outer-product", "selected", "gated", "train"} <= {recipe["name"] for recipe in listed["recipes"]}
+    kept = json.loads(run("results", "--json")[1])
+    assert {row["kind"] for row in kept} == {row["kind"] for row in json.loads(run("results", "--bound", "--json")[1])}
+    assert f"{len(kept)} results in" in run("results")[1]
+
+
+def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Path, run: Run) -> None:
+    out = run("list")[1]
+    for name in ("fig1", "one-hot", "attention-mlp", "layerwise", "transformer-short", "evaluated every"):
+        assert name in out
+    assert set(json.loads(run("list", "--figure", "fig6", "--json")[1])) == {"smoke", "quick", "paper"}
+    config = run("list", "--figure", "fig1")[1].split("# preset")[1].partition("\n")[2]
+    (folder / "same.toml").write_text(config)
+    assert run("figure", "fig1", "--preset", "smoke", "--config", "same.toml", "--dry-run")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["list", "--figure", "fig77"], "unknown figure 'fig77'"),
+        (["results"], "there is no such file yet; compute something first, or give another --store"),
+        (["results", "--store", "text.txt"], "text.txt"),
+        (["results", "--store", "other.sqlite"], "other.sqlite"),
+        (["results", "--csv", "--json"], "take one of"),
+        (["results", "-o", "x.csv"], "--output goes with --csv or --parquet"),
+        (["results", "--kind", "capacty", "--store", "nothing.sqlite"], "unknown kind of cell 'capacty'"),
+        (["bench", "--seconds", "0"], "--seconds 0 must be above 0"),
+        (["verify", "margin"], "unknown claim"),
+        (["verify", "--workers", "2", "--ray", "auto"], "take one of --workers and --ray"),
+        (["verify", "--stored", "--store", "nothing.sqlite"], "no claim can be judged"),
+        (["status"], "there is no such file yet"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    arguments: list[str], says: str, folder: Path, refuses: Callable[..., str]
+) -> None:
+    Store(folder / "nothing.sqlite").close()
+    (folder / "text.txt").write_text("not a database, but long enough to be taken for one" * 20)
+    with sqlite3.connect(folder / "other.sqlite") as other:
+        other.execute("CREATE TABLE t (x)")
+    assert says in refuses(*arguments)

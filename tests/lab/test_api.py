@@ -1,0 +1,86 @@
+"""Figures and claims from Python: run, stored, judged again, drawn again, and as a page."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import facthold.lab.registry as registry
+from facthold._util.errors import FactholdError
+from facthold.lab.api import figures_for, reproduce, results, run_figure, verify
+from facthold.lab.cells import Cell
+from facthold.lab.store import Store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The smallest figure of trained memories, and a claim that takes a moment."""
+    path = tmp_path_factory.mktemp("api") / "results.sqlite"
+    run_figure("fig6", preset="smoke", store=path)
+    verify("gradient-step", preset="smoke", store=path)
+    return path
+
+
+def test_a_figure_returns_its_rows_and_fits(store: Path, tmp_path: Path) -> None:
+    drawn = run_figure("fig6", preset="smoke", store=store, compute=False, out=tmp_path)
+    assert [row["d"] for row in drawn.rows] == [6, 6, 8]
+    assert {fit.name.split(":")[0] for fit in drawn.fits} == {"mlp, fixed outputs"}
+    assert sorted(file.name for file in drawn.files) == ["fig6-smoke.png", "fig6-smoke.svg"]
+    assert drawn.missing == 0
+    assert drawn.plot().axes
+    frame = drawn.rows.to_pandas()
+    assert frame["spec.d"].tolist() == [6, 6, 8]
+
+
+def test_a_stored_row_is_a_mapping_with_a_typed_cell(store: Path) -> None:
+    row = results("capacity", store=store)[0]
+    assert row["kind"] == row.kind == "capacity"
+    assert row["N"] == row.result["N"]
+    assert {**row} == {"kind": "capacity", **row.spec, **row.result}
+    cell = row.cell
+    assert isinstance(cell, Cell)
+    assert cell.key == row.key
+    assert not isinstance(cell.accounts(row.result), list)  # f*(x) = floor(32 x / N) is one map
+
+
+def test_stored_rows_go_to_plot_fits_and_judge(store: Path) -> None:
+    figure, claim = registry.figure("fig6"), registry.claim("gradient-step")
+    assert figure.fits(results("capacity", store=store))
+    assert claim.judge(results("gradient-step", store=store)).holds
+
+
+def test_a_claim_is_judged_again_from_what_is_stored(store: Path) -> None:
+    (judged,) = verify("gradient-step", preset="smoke", store=store, compute=False)
+    assert (judged.id, judged.verdict, judged.holds) == ("gradient-step", "holds", True)
+    (absent,) = verify("layerwise", preset="smoke", store=store, compute=False)
+    assert (absent.verdict, absent.holds, absent.predicted) == ("not run", False, None)
+
+
+def test_one_page_shows_figures_and_claims(store: Path, tmp_path: Path) -> None:
+    with Store(store) as opened:
+        made = reproduce("fig6", preset="smoke", store=opened, out=tmp_path, figures_only=True)
+    assert made.page.read_text().count("gradient-step") == 1
+    assert [drawn.figure.name for drawn in made.figures] == ["fig6"]
+    assert len(made.claims) == len(registry.claims())
+
+
+def test_a_fresh_process_computes_cells_side_by_side(tmp_path: Path) -> None:
+    """Cells import what computes when they run. Several threads that do so at once would meet half of a package."""
+    claims = "fh.verify('gradient-step', 'rounding', 'one-hot', preset='smoke')"
+    code = f"import facthold as fh; print(*(judged.verdict for judged in {claims}))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["holds"] * 3, done.stderr
+
+
+def test_what_is_misspelt_or_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="unknown figure 'fig66'; did you mean 'fig6'"):
+        run_figure("fig66")
+    with pytest.raises(ValueError, match="unknown preset 'smok'; did you mean 'smoke'"):
+        figures_for([], "smok", {})
+    with pytest.raises(ValueError, match="unknown claim"):
+        verify("nothing")
+    with pytest.raises(FactholdError, match="no such file yet"):
+        run_figure("fig6", preset="smoke", store=tmp_path / "none.sqlite", compute=False)
+    with pytest.raises(FactholdError, match="key in the config of fig6 'size'; did you mean 'sizes'"):
+        run_figure("fig6", preset="smoke", changes={"size": [[6, 6]]}, store=tmp_path / "none.sqlite")

@@ -1,0 +1,43 @@
+"""The notebooks of examples/ run from their first cell to their last, and are stored without outputs."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
+
+
+def run(cells: list[dict[str, Any]]) -> dict[str, Any]:
+    """All code cells, one after another; ``shown`` has what the last line of each would show."""
+    names: dict[str, Any] = {"shown": []}
+    for cell in cells:
+        body = ast.parse("".join(cell["source"])).body
+        if isinstance(body[-1], ast.Expr):
+            body[-1] = _shown(body[-1])
+        exec(compile(ast.Module(body, []), "cell", "exec"), names)
+    return names
+
+
+def _shown(last: ast.Expr) -> ast.stmt:
+    call = ast.parse("shown.append(0)").body[0]
+    assert isinstance(call, ast.Expr)
+    assert isinstance(call.value, ast.Call)
+    call.value.args = [last.value]
+    return ast.fix_missing_locations(call)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    assert cells
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in cells)
+    names = run(cells)
+    assert names["model"].recall == 1.0
+    assert names["edited"].report.done
+    assert names["edited"].report.specificity == 1.0
+    assert names["located"].answer == "Kumasi"
+    assert names["shown"][-1] is True

@@ -1,0 +1,163 @@
+"""`import facthold as fh`: its names, what it loads, and facts from all that people have them in."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import facthold as fh
+import known
+
+ROWS = [("France", "capital", "Paris"), ("Peru", "capital", "Lima"), ("Peru", "calling code", "51")]
+FRAME = pd.DataFrame(ROWS, columns=["subject", "relation", "answer"])
+
+
+def test_every_name_is_there_and_says_how_it_is_used() -> None:
+    assert set(fh.__all__) <= set(dir(fh))
+    for name in fh.__all__:
+        assert getattr(fh, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'biuld'"):
+        fh.biuld  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(fh.__file__).read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen == set(fh.__all__) == {name for names in fh.MODULES.values() for name in names}
+    assert Path(fh.__file__).with_name("py.typed").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "without"),
+    [
+        ("import facthold", ("jax", "numpy", "matplotlib", "scipy")),
+        ("import facthold as fh; fh.FactTable.of({('a', 'r'): 1}).to_rows()", ("jax", "pandas", "pyarrow")),
+        ("import facthold as fh; fh.FactualRecall, fh.read_facts, fh.write_facts", ("jax", "pandas", "pyarrow")),
+        ("import facthold.models, facthold.facts.real", ("jax", "scipy")),
+        ("import facthold as fh; fh.plan(subjects=100, relations=8, answers=16)", ("jax", "matplotlib", "scipy.stats")),
+        ("import facthold as fh; fh.recipes(), fh.figures(), fh.claims()", ("jax", "matplotlib", "scipy.stats")),
+    ],
+)
+def test_a_name_loads_no_more_than_it_needs(code: str, without: tuple[str, ...]) -> None:
+    check = f"{code}; import sys; print(*(set({without!r}) & sys.modules.keys()))"
+    loaded = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True).stdout
+    assert loaded.split() == []
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        ROWS, iter(ROWS), [list(row) for row in ROWS], {(s, r): a for s, r, a in ROWS}, FRAME, FRAME.astype("category"),
+        FRAME.assign(note=1)[["note", "answer", "relation", "subject"]].set_index("note"), pa.Table.from_pandas(FRAME),
+        [(s, r, int(a) if a == "51" else a) for s, r, a in ROWS], [(f" {s} ", r, a) for s, r, a in ROWS],
+        fh.FactTable.of(ROWS),
+    ],
+)  # fmt: skip
+def test_facts_from_anywhere_are_one_table(facts: Any, tmp_path: Path) -> None:
+    table = fh.FactTable.of(facts)
+    assert table.to_rows() == ROWS
+    assert fh.FactTable.of(table.to_pandas()).to_rows() == ROWS
+    assert fh.FactTable.of(str(fh.write_facts(tmp_path / "facts.jsonl", table))).to_rows() == ROWS
+
+
+def test_all_right_answers_are_in_the_rows() -> None:
+    table = fh.FactTable.of(known.ROWS, on_conflict="all")
+    assert sorted(table.to_rows()) == sorted(known.ROWS)
+    assert repr(table) == "FactTable(28 facts: 11 subjects, 3 relations, 21 answers)"
+    assert fh.random_table(2, 1, 1, key=fh.derive("table", 0)).to_rows() == [("0", "0", "0"), ("1", "0", "0")]
+
+
+@pytest.mark.parametrize("frame", [FRAME, pa.Table.from_pandas(FRAME)])
+def test_p_of_a_frame_is_read(frame: Any) -> None:
+    p = [0.5, 0.25, 0.25]
+    frame = frame.assign(p=p) if isinstance(frame, pd.DataFrame) else frame.append_column("p", pa.array(p))
+    table, weights = fh.read_facts(frame)
+    assert table.to_rows() == ROWS
+    np.testing.assert_array_equal(weights, p)
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (FRAME.assign(answer=[1, np.nan, 2]), "facts, row 1: the answer is empty"),
+        (FRAME.assign(subject=pd.array(["a", pd.NA, "b"], dtype="string")), "facts, row 1: the subject is empty"),
+        (FRAME.assign(relation=[pd.NaT, "r", "r"]), "facts, row 0: the relation is empty"),
+        (FRAME.assign(answer=["a", ["b", "c"], "d"]), r"facts, row 1: the answer is nested, \['b', 'c'\]"),
+        (FRAME.rename(columns={"answer": "anwser"}), "facts: no column 'answer' .*; rename 'anwser'"),
+        (FRAME.assign(p=[0.5, 0.5, -1]), "facts, row 2: p is -1.0; it must be 0 or more"),
+        (FRAME.assign(p=[0.5, 0.5, 0.5]), r"facts, column p: .* sums to 1\.5"),
+        (FRAME[:0], "facts has a header and no facts"),
+        ([*ROWS, ("a", "b")], r"facts, row 3 is \('a', 'b'\); write it as \(subject, relation, answer\)"),
+        ([("a", "r", None)], "facts, row 0: the answer is empty"),
+        (["abc"], "facts, row 0 is 'abc'"),
+        ({"France": "Paris"}, r"facts, a key is 'France'; write it as \(subject, relation\)"),
+        ([*ROWS, ("Peru", "capital", "Cusco")], r"facts, row 3: .*\('Peru', 'capital'\) has .* on_conflict='first'"),
+        ("facts.xlsx", "names end in .csv"),
+    ],
+)
+def test_what_is_no_fact_is_named_by_row_and_column(facts: Any, message: str) -> None:
+    with pytest.raises(fh.FactholdError, match=message):
+        fh.FactTable.of(facts)
+
+
+def test_what_are_no_facts_at_all_is_refused() -> None:
+    with pytest.raises(ValueError, match="facts=5 must be a path, a frame"):
+        fh.FactTable.of(5)
+    with pytest.raises(ValueError, match="unknown on_conflict 'any'"):
+        fh.FactTable.of(ROWS, on_conflict="any")
+    with pytest.raises(ValueError, match=r"row 1: a fact is .* as text, not .*nan"):
+        fh.FactTable.from_rows([("a", "r", "b"), ("c", "r", float("nan"))])  # type: ignore[list-item]
+
+
+def test_real_facts_by_name() -> None:
+    table = fh.real_facts("countries", relations=["capital", "neighbour"], subjects=12)
+    assert (table.R, len(table.to_rows()) > len(table)) == (2, True)
+    with pytest.raises(ValueError, match="unknown source of facts 'countrys'; did you mean 'countries'"):
+        fh.real_facts("countrys")
+
+
+@pytest.fixture(scope="module")
+def model() -> fh.Model:
+    return fh.build(FRAME.assign(p=[0.5, 0.25, 0.25]), recipe="values", n_noise=4, T=6)
+
+
+def test_a_model_is_built_asked_and_saved(model: fh.Model, tmp_path: Path) -> None:
+    assert (model.recall, model.table.to_rows(), model.report.recipe) == (1.0, ROWS, "values")
+    np.testing.assert_array_equal(model.problem.p, [0.5, 0.25, 0.25])
+    assert repr(model).startswith(f"Model(3 facts of 2 subjects and 2 relations in {model.n_params} parameters (d=")
+    again = fh.load(model.save(tmp_path / "model.safetensors"))
+    assert (again.report, again.n_params) == (None, model.n_params)
+    assert again.ask("peru", "capital") == model.ask("Peru", "capital")
+    assert again.ask_prompt("the capital of Peru").answer == "Lima"
+
+
+def test_all_at_once_are_those_asked_one_by_one(model: fh.Model) -> None:
+    answers = model.ask_all()
+    assert [(a.subject, a.relation, a.answer) for a in answers] == ROWS
+    questions = [("France", "calling code"), ("Peru", "capital")]
+    for question, together in zip(questions, model.ask_all(questions, seed=3, noise=2), strict=True):
+        alone = model.ask(*question, seed=3, noise=2)
+        assert (together.answer, together.right, together.expected) == (alone.answer, alone.right, alone.expected)
+        assert together.margin == pytest.approx(alone.margin)
+        assert together.n_noise == alone.n_noise == 2
+    assert model.ask_all(questions)[0].right is None
+    assert len(pd.DataFrame(answers)) == 3
+
+
+def test_a_change_is_a_new_model_with_a_report(model: fh.Model) -> None:
+    edited = model.edit("France", "capital", "Lyon")
+    assert (edited.report.kind, edited.report.done, edited.ask("France", "capital").answer) == ("edit", True, "Lyon")
+    assert model.ask("France", "capital").answer == "Paris"
+    added = edited.add("Chile", "capital", "Santiago")
+    assert (added.report.new, len(added.table)) == (("subject", "answer"), 4)
+    gone = added.forget("Chile", "capital")
+    assert (gone.report.kind, len(gone.table)) == ("forget", 3)
+    located = model.locate("France", "capital")
+    assert (located.answer, len(pd.DataFrame(located.parts))) == ("Paris", len(located.parts))
