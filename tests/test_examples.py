@@ -1,4 +1,5 @@
-"""The notebooks of examples/ run from their first cell to their last, and are stored without outputs."""
+"""The notebooks of examples/ run from their first cell to their last, and are stored without outputs. So does the
+Python that the README opens with, and prints what it says."""
 
 import ast
 import json
@@ -27,6 +28,14 @@ def _shown(last: ast.Expr) -> ast.stmt:
     assert isinstance(call.value, ast.Call)
     call.value.args = [last.value]
     return ast.fix_missing_locations(call)
+
+
+def test_the_readme_opens_with_python_that_prints_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    code = (Path(__file__).parents[1] / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(compile(code, "README.md", "exec"), {})
+    comments = [line.split("  # ")[1] for line in code.splitlines() if "  # " in line]
+    assert capsys.readouterr().out.splitlines() == comments
+    assert len([line for line in code.splitlines() if line]) == 5
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

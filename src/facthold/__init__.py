@@ -20,7 +20,6 @@ from facthold._util.lazy import lazy
 from facthold._util.runtime import configure
 
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the lists
-    from facthold import recipes
     from facthold._util.errors import FactholdError
     from facthold._util.keys import derive
     from facthold.facts.files import read_facts, real_facts
@@ -35,7 +34,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from facthold.models.saving import load_model, save_model
     from facthold.models.transformer import Transformer
     from facthold.plan.plan import plan
-    from facthold.recipes import make_memory
+    from facthold.recipes import make_memory, recipes
     from facthold.train.engine import fit
     from facthold.train.protocols import Protocol, protocol
 

@@ -30,6 +30,24 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
     assert f"{len(kept)} results in" in run("results")[1]
 
 
+def test_the_bound_passes_over_results_of_another_version(folder: Path, run: Run) -> None:
+    """A store may have recipes, kinds and versions that this program does not know; it still checks the others."""
+    code, _, err = run("verify", "one-hot", "--preset", "smoke")
+    assert code == 0, err
+    database = sqlite3.connect(folder / "facthold-results.sqlite")
+    for key, change in (("a", "kind = 'capacity', spec = '{\"method\":\"readout\",\"d\":8}'"), ("b", "kind = 'gone'"),
+                        ("c", "version = 99")):  # fmt: skip
+        database.execute("CREATE TEMP TABLE copied AS SELECT * FROM results WHERE kind = 'one-hot' LIMIT 1")
+        database.execute(f"UPDATE copied SET key = '{key}', {change}")
+        database.execute("INSERT INTO results SELECT * FROM copied")
+        database.execute("DROP TABLE copied")
+    database.commit()
+    code, out, err = run("results", "--bound", "--json")
+    assert code == 0, err
+    reasons = [line["reason"] for line in json.loads(out)]
+    assert sum("stored by another version" in (reason or "") for reason in reasons) == 3
+
+
 def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Path, run: Run) -> None:
     out = run("list")[1]
     for name in ("fig1", "one-hot", "attention-mlp", "layerwise", "transformer-short", "evaluated every"):
@@ -53,7 +71,7 @@ def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Pa
         (["bench", "--seconds", "0"], "--seconds 0 must be above 0"),
         (["verify", "margin"], "unknown claim"),
         (["verify", "--workers", "2", "--ray", "auto"], "take one of --workers and --ray"),
-        (["verify", "--stored", "--store", "nothing.sqlite"], "no claim can be judged"),
+        (["verify", "--stored", "--store", "nothing.sqlite"], "no claim has all of its cells stored"),
         (["status"], "there is no such file yet"),
     ],
 )

@@ -132,7 +132,7 @@ MEMORY = [
     ("--recipe train:mlp-code -m 8 -N 500000", "this machine has"),
     ("--recipe magic", "unknown recipe 'magic'"),
     ("--recipe layerwise", "-m 0: layerwise needs a width or rank"),
-    ("--recipe weighted-convex", "--recipe weighted-convex needs the frequency of each association"),
+    ("--recipe weighted-convex", "--recipe weighted-convex needs how often each association is asked"),
     ("--embeddings orthogonal -N 100 -d 8", "do not fit in -d 8"),
     ("--map modulo", "unknown map 'modulo'; did you mean 'mod'"),
     ("-N 8 -o text.txt/m.safetensors", "give another --output"),

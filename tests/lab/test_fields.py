@@ -69,7 +69,7 @@ def test_a_cell_has_checks_label_facts_and_accounts_by_default() -> None:
     assert cell.label == "toy of the tests S=3 R=2 goal=0.75"
     assert cell.run() == {"facts": 6}
     assert cell.n_facts == 6
-    assert cell.accounts({}) == "no bound: it counts no facts"
+    assert cell.accounts({}) == "no bound: this kind of cell counts no facts"
     with pytest.raises(ValueError, match="S=0 must be at least 1"):
         Toy(S=0, R=2)
 

@@ -18,8 +18,8 @@ from facthold.studies.constructions.robustness import Robustness
 from facthold.studies.memories.capacity import Capacity
 from facthold.studies.memories.margins import Margins
 from facthold.studies.real_facts.table_size import TableSize
-from facthold.studies.transformers.fact_accuracy import FactAccuracy
 from facthold.studies.transformers.fact_capacity import FactCapacity
+from facthold.studies.transformers.heatmap import FactAccuracy
 from odd_cells import Quiet
 
 SIGNS = MemoryBits(method="one-bit", d=32, reading="signs", loads=(0.6,))

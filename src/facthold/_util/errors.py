@@ -9,7 +9,10 @@ T = TypeVar("T")
 
 
 class FactholdError(Exception):
-    """What went wrong and what to do about it, in one line. The command line prints it and exits with 2."""
+    """What went wrong and what to do about it, in one line: ``except fh.FactholdError as error: print(error)``.
+
+    The command line prints it and exits with 2.
+    """
 
 
 class MissingPackage(FactholdError):

@@ -16,7 +16,7 @@ else:
 
 
 def derive(*content: str | int | float | None) -> PRNGKeyArray:
-    """The key for this content: ``derive("embeddings", seed, d)``."""
+    """The random key for this content: ``fh.derive("embeddings", seed, d)``."""
     return _key(json.dumps(content).encode())
 
 

@@ -64,6 +64,8 @@ def capacity(
     wanted = find("recipe", recipe, recipes())
     given = {name: value for name, value in context.params.items() if value is not None}
     in_memory = isinstance(wanted, MemoryRecipe)
+    if isinstance(wanted, MemoryRecipe):
+        wanted.check_stores()
     if not in_memory and recipe != "train":
         raise ValueError(f"recipe={recipe!r} has no such search; `facthold plan` says which size it needs for a table")
     check_given(given, ALWAYS | (MEMORY if in_memory else TRANSFORMER), recipe)

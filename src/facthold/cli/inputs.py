@@ -45,19 +45,24 @@ def read_questions(path: Path) -> list[tuple[str, str]]:
         return [(s.strip(), r.strip()) for _, s, r, *_ in format_of(path).records(path)]
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            reader = csv.DictReader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
-            header, records = reader.fieldnames or (), list(reader)
+            lines = list(csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)) or [[]]
     except FileNotFoundError:
         raise FactholdError(f"no such file of questions: {path}") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FactholdError(f"cannot read {path} as questions in UTF-8: {error}") from error
+    header = [name.strip() for name in lines[0]]
     for name in ("subject", "relation"):
         if name not in header:
             raise FactholdError(f"{path}: no column {name!r} in its first line; write subject,relation there")
-    for number, cells in enumerate(records, start=2):
-        if any(cells.values()) and (None in cells or None in cells.values()):
-            raise FactholdError(f"{path}, record {number}: it has not the {len(header)} cells of the header")
-    return [(cells["subject"].strip(), cells["relation"].strip()) for cells in records if any(cells.values())]
+    questions = []
+    for number, cells in enumerate(lines[1:], start=2):
+        if len(cells) != len(header) and any(cells):
+            there = count(len(cells), "cell")
+            raise FactholdError(f"{path}, record {number}: {there}, where the header has {len(header)}")
+        if any(cells):
+            row = dict(zip(header, cells, strict=True))
+            questions.append((row["subject"].strip(), row["relation"].strip()))
+    return questions
 
 
 def understand(line: str, ask: Callable[[str, str], T], ask_prompt: Callable[[str], T]) -> T:
@@ -65,11 +70,14 @@ def understand(line: str, ask: Callable[[str, str], T], ask_prompt: Callable[[st
     not known, is a free prompt."""
     from facthold.facts.names import LONGEST
 
-    subject, comma, relation = line.rpartition(",")
-    if not comma or len(line) > LONGEST:
-        return ask_prompt(line)
     try:
-        return ask(subject.strip(), relation.strip())
+        parts = next(csv.reader([line], skipinitialspace=True)) if len(line) <= LONGEST else []
+    except csv.Error:
+        parts = []
+    if len(parts) < 2:
+        return ask_prompt(line)
+    try:  # the last comma parts them: 'Washington, D.C., capital'
+        return ask(", ".join(part.strip() for part in parts[:-1]), parts[-1].strip())
     except FactholdError as error:
         try:
             return ask_prompt(line)

@@ -17,6 +17,7 @@ from facthold.cli.progress import facts_found
 from facthold.lab.report import duration
 
 if TYPE_CHECKING:
+    from facthold.lab.accounts import Account
     from facthold.lab.status import Sweep
     from facthold.lab.store import Row
 
@@ -146,8 +147,17 @@ def _check_bound(rows: "Sequence[Row]", path: Path, json: bool) -> None:
         )
 
 
+def _accounts(row: "Row") -> "list[Account] | str":
+    """The models of a row that count, or why there is no bound: it may be of a version that had other recipes."""
+    try:
+        cell = row.cell
+    except (FactholdError, ValueError, TypeError) as error:
+        return f"no bound: stored by another version ({error})"
+    return cell.accounts(row.result) if row.version == cell.version else "no bound: stored by another version"
+
+
 def _bound_lines(rows: "Sequence[Row]") -> Iterator[dict[str, Any]]:
-    checked = [(row.kind, row.cell.accounts(row.result)) for row in rows]
+    checked = [(row.kind, _accounts(row)) for row in rows]
     for kind in sorted({kind for kind, _ in checked}):
         of_kind = [accounts for name, accounts in checked if name == kind]
         models = [account for accounts in of_kind if not isinstance(accounts, str) for account in accounts]

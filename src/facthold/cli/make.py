@@ -124,8 +124,7 @@ def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
     from facthold.theory import bounds
 
     N, d, m, seed, map, embeddings = (g[name] for name in ("N", "d", "m", "seed", "map", "embeddings"))
-    if recipe.weighted is not None:
-        raise ValueError(f"recipe={recipe.name!r} needs the frequency of each association, which only figures give it")
+    recipe.check_stores()
     recipe.check(d, m)
     check_fits(N=N, d=d, M=g.get("M", N), scores=recipe.holds_scores)
     problem = seeded_problem(N, seed, d, g.get("M"), embeddings=embeddings, map=map)

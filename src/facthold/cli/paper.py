@@ -79,8 +79,8 @@ def verify(
         )
     if all(claim.verdict == "not run" for claim in judged):
         raise FactholdError(
-            f"no claim can be judged: at preset {preset} the store has not all cells of any; "
-            "run it without --stored first, or give another store"
+            f"no claim has all of its cells stored at preset {preset}; run it without --stored first, or give another "
+            "store"
         )
     if json:
         print_json([claim.as_json() for claim in judged])
@@ -106,19 +106,18 @@ def reproduce(
     from facthold.lab import api
 
     place, changes = find_place(workers, ray), read_config(config)
+    wanted, left_out = api.figures_for(names or (), preset, changes)
+    for name, reason in left_out.items():
+        messages.print(f"{name} is left out: {reason}", markup=False)
     if dry:
-        wanted, _ = api.figures_for(names or (), preset, changes)
         dry_run("figures and claims", api.all_cells(wanted, preset, changes, figures_only), store, place)
         return
-    api.check_preset(preset)
     writable(output)
     with CellProgress("figures and claims", place) as progress:
         done = api.reproduce(
             *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,
             figures_only=figures_only, arguments=f" --config {shlex.quote(str(config))}" if config else "",
         )  # fmt: skip
-    for name, reason in done.left_out.items():
-        messages.print(f"{name} is left out: {reason}", markup=False)
     for drawn in done.figures:
         _print_fits(drawn)
     _print_claims(done.claims)

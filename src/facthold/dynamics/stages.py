@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Real
 
 if TYPE_CHECKING:
-    import facthold.facts.table  # loads JAX, which those who only read stages do not need
+    import facthold.facts.table
 
 BAND = 0.02
 """How far from a level, as a share of it, a curve may lie and still rest there."""

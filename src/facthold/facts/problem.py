@@ -73,7 +73,9 @@ def factual_recall(
     table: FactTable, d: int, *, key: PRNGKeyArray, n_noise: int | None = None, T: int = SEQUENCE,
     p: np.ndarray | None = None, embeddings: str = "sphere", outputs: str = "vocabulary",
 ) -> FactualRecall:  # fmt: skip
-    """The problem for ``table`` with random embeddings; as many noise tokens as subjects and relations by default.
+    """The problem for ``table`` with random embeddings: ``fh.factual_recall(table, 32, key=fh.derive("example", 0))``.
+
+    There are as many noise tokens as subjects and relations by default.
 
     Each kind of token has a stream of its own, so that a larger table keeps the embeddings of a smaller one.
     """

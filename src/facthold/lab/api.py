@@ -68,7 +68,9 @@ def run_figure(
     name: str, preset: str = "quick", *, changes: Changes | None = None, store: AnyStore = None,
     out: str | Path | None = None, place: "Place | None" = None, compute: bool = True, listener: Listener | None = None,
 ) -> Drawn:  # fmt: skip
-    """Compute what a figure lacks, in this process or in ``place``, and save its pictures in the folder ``out``.
+    """One figure: ``fh.run_figure("fig6", preset="smoke", out="pictures").rows.to_pandas()``.
+
+    Computes what the figure lacks, in this process or in ``place``, and saves its pictures in the folder ``out``.
 
     What is stored is not computed again; with ``compute=False`` nothing is, and what there is gets drawn.
     """
@@ -92,7 +94,9 @@ def verify(
     *ids: str, preset: str = "quick", store: AnyStore = None, place: "Place | None" = None, compute: bool = True,
     listener: Listener | None = None,
 ) -> list[Judged]:  # fmt: skip
-    """The verdict on these claims, or on all; their cells are computed first where they are not stored.
+    """The verdict on these claims, or on all: ``fh.verify("gradient-step", preset="smoke")[0].holds``.
+
+    Their cells are computed first where they are not stored.
 
     With ``compute=False`` a claim whose cells are not all stored was 'not run'.
     """
@@ -121,7 +125,10 @@ def reproduce(
     store: AnyStore = None, place: "Place | None" = None, listener: Listener | None = None, figures_only: bool = False,
     arguments: str = "",
 ) -> Reproduced:  # fmt: skip
-    """These figures (or all), every claim, and one page with all of it. ``arguments`` are shown with its commands."""
+    """Figures (all, or these), every claim, and one page: ``fh.reproduce("fig6", preset="smoke", out="out").page``.
+
+    ``arguments`` are shown with the commands on the page.
+    """
     start, changes = time.perf_counter(), changes or {}
     wanted, left_out = figures_for(names, preset, changes)
     with opened(store) as kept:

@@ -3,8 +3,8 @@
 Figures and claims say which cells they need. A cell that two of them share is computed once, and
 what is stored is found again by the hash of its spec.
 
-A module that defines cells loads neither JAX nor Matplotlib: what computes is imported inside `run`. So cells can be
-listed, counted and looked up in a store within a moment.
+A module that defines cells loads neither JAX nor Matplotlib: what computes is imported inside `run`. So figures and
+claims are listed within a moment.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ class Cell(ABC):
     kind: ClassVar[str]
     version: ClassVar[int] = 1
     """Raised when the same spec would now give another result: older results are then computed again."""
-    counts_no_facts: ClassVar[str] = "it counts no facts"
+    counts_no_facts: ClassVar[str] = "this kind of cell counts no facts"
     """Why the counting bound says nothing about this kind, where `accounts` is not defined."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

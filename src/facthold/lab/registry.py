@@ -12,12 +12,12 @@ STUDIES = "facthold.studies"
 
 
 def figures() -> Mapping[str, Figure]:
-    """Every figure by name: those of the paper first, by their number."""
+    """Every figure by name, those of the paper first: ``fh.figures()["fig4"].caption``."""
     return dict(sorted(defined(STUDIES, Figure).items(), key=_number))
 
 
 def claims() -> Mapping[str, Claim]:
-    """Every claim by name, in the order of the studies."""
+    """Every claim by name, in the order of the studies: ``fh.claims()["gradient-step"].statement``."""
     return defined(STUDIES, Claim, "id")
 
 

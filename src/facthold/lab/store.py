@@ -111,7 +111,9 @@ def default_store_path() -> Path:
 
 
 class Store:
-    """Results by the key of their cell. For the thread that opened it alone, and not across a fork.
+    """Results by the key of their cell: ``with fh.Store("results.sqlite") as store: store.rows("capacity")``.
+
+    For the thread that opened it alone, and not across a fork.
 
     ``create=False`` only reads: it makes no file, and refuses a path where there is none.
     """

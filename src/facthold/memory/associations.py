@@ -59,7 +59,7 @@ def associate(kind: str, N: int, M: int, *, key: PRNGKeyArray) -> Map:
 
 
 class Problem(eqx.Module):
-    """What is to be stored: for each x, u_{f(x)} should win over all other u_y at e_x.
+    """What is to be stored: for each x, u_{f(x)} should win over all other u_y at e_x. `fh.random_problem` makes one.
 
     Every construction takes a ``Problem`` and returns a memory; every measure takes both.
     """
@@ -97,7 +97,10 @@ class Problem(eqx.Module):
 def random_problem(
     N: int, d: int, M: int | None = None, *, key: PRNGKeyArray, embeddings: str = "sphere", map: str = "identity"
 ) -> Problem:
-    """N random associations in d dimensions with M outputs (as many as inputs where M is left out)."""
+    """N random associations in d dimensions with M outputs (as many as inputs where M is left out):
+
+    fh.make_memory("outer-product", fh.random_problem(20, 32, key=fh.derive("example", 0)))
+    """
     M = N if M is None else M
     check_positive(N=N, d=d, M=M)
     k_E, k_U, k_f = jax.random.split(key, 3)

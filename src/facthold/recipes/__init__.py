@@ -57,6 +57,7 @@ def make_memory(recipe: MemoryRecipe | str, problem: "Problem", m: int = 0, seed
     Its randomness comes from the seed, the size and the recipe alone.
     """
     recipe = memory_recipe(recipe) if isinstance(recipe, str) else recipe
+    recipe.check_stores()
     if recipe.build is None:
         return train_memory(recipe, problem, m, seed)
     content = recipe.stream or (lambda seed, d, m: ("build", seed, d, m, recipe.name))

@@ -79,6 +79,11 @@ class MemoryRecipe(Recipe):
         """The width or rank that figures give it at d: none, d / 2 for low rank, ``ratio`` d for an MLP."""
         return {LINEAR: 0, LOW_RANK: d // 2}.get(self.family, ratio * d)
 
+    def check_stores(self) -> None:
+        """Refuse a recipe that cannot store associations as they are."""
+        if self.weighted is not None:
+            raise ValueError(f"recipe={self.name!r} needs how often each association is asked; only figures say it")
+
     def n_params(self, d: int, m: int) -> int:
         """Parameters as the paper counts them."""
         if self.family == LINEAR:

@@ -2,7 +2,7 @@
 
 Two ways to draw a table, and they need different bits:
 
-- *known blocks* (section 4.4, `facts.random_table`): relation r answers from its own block of D answers, and the
+- *known blocks* (section 4.4, `facts.table.random_table`): relation r answers from its own block of D answers, and the
   learner knows the blocks. Only the S R choices within them count, log2 D each.
 - *hidden answer sets* (theorem 8): the R answer sets are themselves drawn from |V| >= 2 R D tokens, and count too. In
   a table of section 4.4 there is nothing to draw (and |V| < 2 R D): theorem 8's second term is not for it.

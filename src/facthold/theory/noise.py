@@ -10,7 +10,6 @@ Like `bounds`, this module imports no model.
 
 import math
 
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from facthold._util.errors import check_positive
@@ -40,6 +39,8 @@ def half_recall(d: int, m: int = 0) -> float:
 
     For large sizes 2 N ln N = d^2 at full rank, and 2 N ln N = m d / (1 + m/d) at rank m.
     """
+    from scipy.optimize import brentq  # a quarter of a second, which `facthold list` need not wait for
+
     check_positive(d=d)
     excess = lambda N: score_variance(N, d, m) * level(N - 1) ** 2 - 1  # noqa: E731
     above = 4.0

@@ -29,8 +29,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.integrate import quad
-from scipy.optimize import brentq
 
 from facthold._util.errors import check_positive, unknown
 
@@ -76,6 +74,8 @@ class Growth:
 
     def time(self, gap: float) -> float:
         """t(x)."""
+        from scipy.integrate import quad  # SciPy's solvers take long to import: not before they are needed
+
         if gap <= 0:
             return 0.0
         slowed = quad(self._slower, 0.0, min(gap, FAR), epsabs=1e-12, epsrel=1e-10, limit=200)[0]
@@ -102,6 +102,8 @@ class Growth:
         gaps = np.geomspace(1e-7, 60.0, 8000)
         nodes, weights = np.polynomial.legendre.leggauss(8)
         width, middle = np.diff(gaps)[:, None] / 2, (gaps[1:] + gaps[:-1])[:, None] / 2
+        from scipy.integrate import quad
+
         first = quad(self._slower, 0.0, gaps[0])[0]
         slowed = first + np.cumsum(np.r_[0.0, (self._slower(middle + width * nodes) * weights * width).sum(axis=1)])
         times = (self._escaping(gaps) + slowed) / self.rate
@@ -166,6 +168,8 @@ class Reduced:
 
     def time_of(self, loss: float) -> float:
         """When the loss falls to this value."""
+        from scipy.optimize import brentq
+
         if not loss > LEAST:
             raise ValueError(f"loss={loss} must be above {LEAST:g}: 0 itself is never reached")
         if loss >= math.log(self.R * self.D):

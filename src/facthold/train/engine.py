@@ -108,7 +108,7 @@ class _State(NamedTuple):
 def fit(
     members: Sequence[Member], protocol: Protocol, *, lanes: Lanes | None = None, listener: Listener | None = None
 ) -> list[Run]:
-    """Train all members by ``protocol``; results in their order.
+    """Train all members by ``protocol``; results in their order: ``fh.fit(members, fh.protocol("mlp-text"))``.
 
     The result of a member does not depend on the others outside its race, up to the rounding of vectorised products.
     A ``listener`` hears of each look, in the lane's thread, and takes nothing from the result.

@@ -59,7 +59,7 @@ class Futility:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a model is trained."""
+    """How a model is trained: ``fh.protocol("mlp-text")``, or with other settings by ``dataclasses.replace``."""
 
     name: str
     source: str
@@ -130,7 +130,7 @@ MARGIN = 1.0
 
 
 def protocol(name: str) -> Protocol:
-    """The protocol with this name."""
+    """The protocol with this name: ``fh.protocol("transformer-code").steps``."""
     return find("protocol", name, PROTOCOLS)
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from facthold.lab.registry import claim, figure
 from facthold.models.transformer import Transformer
-from facthold.studies.transformers.fact_accuracy import FactAccuracy
 from facthold.studies.transformers.fact_capacity import FactCapacity
 from facthold.studies.transformers.fig4 import CLAIMED, Grid, cells, fits
+from facthold.studies.transformers.heatmap import FactAccuracy
 from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.train.engine import Run
 from facthold.train.protocols import PROTOCOLS

@@ -15,6 +15,7 @@ from facthold.lab.fields import Each, OneOf, Positive, Seeds, Shares
 from facthold.lab.figure import Values
 from facthold.measure.grids import LADDER, SEARCH
 from facthold.recipes import make_memory, memory_recipes, train_memory
+from facthold.recipes.base import LINEAR
 from facthold.studies.memories.capacity import MemoryCell
 from facthold.theory.limits_facts import counting_bound
 
@@ -197,7 +198,8 @@ class MemoryBits(MemoryCell, BitsCell):
         return train_memory(self.recipe, problem, self.m, seed, long)
 
     def run(self) -> Result:
-        return super().run() | {"n_params": self.n_params}
+        weights = self.d**2 if self.recipe.family == LINEAR else 2 * self.m * self.d  # biases are left out
+        return super().run() | {"n_params": weights}
 
     def points(self, seed: int) -> list[Point]:
         return [self._point(self.N(load), seed) for load in self.loads]

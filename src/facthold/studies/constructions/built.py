@@ -157,7 +157,7 @@ class BuiltSize(ConstructionSize):
             return None if statuses else summary(search[name] for search in searches)
 
         return {
-            "status": ", ".join(statuses) or FOUND, "searched": self.searched, "facts": len(self.table(self.seeds[0])),
+            "status": ", ".join(statuses) or FOUND, "facts": len(self.table(self.seeds[0])),
             "size": over_seeds("size"), "size_min": over_seeds("size", min), "size_max": over_seeds("size", max),
             "n_params": over_seeds("n_params"), "Hd_h": over_seeds("Hd_h"), "md": over_seeds("md"),
             "smallest_margin": over_seeds("margin"), "per_seed": searches,
