@@ -161,3 +161,11 @@ def test_a_change_is_a_new_model_with_a_report(model: fh.Model) -> None:
     assert (gone.report.kind, len(gone.table)) == ("forget", 3)
     located = model.locate("France", "capital")
     assert (located.answer, len(pd.DataFrame(located.parts))) == ("Paris", len(located.parts))
+
+
+def test_numbers_are_names_too() -> None:
+    """A table takes them as text, and so do questions."""
+    model = fh.build([(1, "code", 33), (2, "code", 44)], recipe="values")
+    assert model.ask(1, "code").answer == "33"
+    assert model.edit(1, "code", 44).ask(1, "code").answer == "44"
+    assert model.locate(2, "code").answer == "44"

@@ -26,6 +26,8 @@ TOP = 5
 """Answers that are shown, the one that is said among them."""
 FRESH = 1 << 20
 """Seeds of prompts that judge start here, far from those that a model or a change is made from."""
+Name = str | int | float
+"""Names are text; numbers become text, as in `FactTable.of`."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,9 @@ class Model:
         sizes = f"{m.n_params} parameters (d={m.d}, H={m.H}, d_h={m.d_h}, m={m.m})"
         return f"Model({len(table)} facts of {table.S} subjects and {table.R} relations in {sizes})"
 
-    def ask(self, subject: str, relation: str, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
+    def ask(self, subject: Name, relation: Name, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
         """The answer to (subject, relation) in a prompt with ``noise`` noise tokens (None: as long as T)."""
-        s, r = self._numbers(subject, relation)
+        s, r = self._numbers(str(subject), str(relation))
         return self._asked(s, r, self._prompt(s, r, noise, seed), top)
 
     def ask_prompt(self, text: str, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
@@ -139,29 +141,29 @@ class Model:
         tokens = prompts(self.problem, s, r, noise=noise, seed=seed)
         return judge(self.forward, self.table, tokens, find_rows(self.table, s, r), probabilities=True)
 
-    def edit(self, subject: str, relation: str, answer: str, *, in_place: bool = False) -> "Model":
+    def edit(self, subject: Name, relation: Name, answer: Name, *, in_place: bool = False) -> "Model":
         """The model with another answer to a fact of its table; ``.report`` says what it cost. See `knowledge.edit`."""
         from facthold.knowledge.edit import edit
 
-        return edit(self.model, self.problem, subject, relation, answer, in_place=in_place)
+        return edit(self.model, self.problem, str(subject), str(relation), str(answer), in_place=in_place)
 
-    def add(self, subject: str, relation: str, answer: str, *, in_place: bool = False) -> "Model":
+    def add(self, subject: Name, relation: Name, answer: Name, *, in_place: bool = False) -> "Model":
         """The model with one more fact. Its subject and answer may be new; its relation may not."""
         from facthold.knowledge.edit import add
 
-        return add(self.model, self.problem, subject, relation, answer, in_place=in_place)
+        return add(self.model, self.problem, str(subject), str(relation), str(answer), in_place=in_place)
 
-    def forget(self, subject: str, relation: str, *, in_place: bool = False) -> "Model":
+    def forget(self, subject: Name, relation: Name, *, in_place: bool = False) -> "Model":
         """The model without a fact: it says something else."""
         from facthold.knowledge.edit import forget
 
-        return forget(self.model, self.problem, subject, relation, in_place=in_place)
+        return forget(self.model, self.problem, str(subject), str(relation), in_place=in_place)
 
-    def locate(self, subject: str, relation: str, *, seed: int = 0) -> "Location":
+    def locate(self, subject: Name, relation: Name, *, seed: int = 0) -> "Location":
         """Which heads and neurons hold a fact, and what is said without them: ``.parts``, the first of them first."""
         from facthold.knowledge.locate import locate
 
-        return locate(self.model, self.problem, subject, relation, seed=seed)
+        return locate(self.model, self.problem, str(subject), str(relation), seed=seed)
 
     def save(self, path: str | Path) -> Path:
         """Write it with its facts, as safetensors; `load` reads it again."""
