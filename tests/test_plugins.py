@@ -109,6 +109,9 @@ def main():
     found |= {"planned": rows["toy-facts"], "loaded": [name for name in ("jax", "matplotlib") if name in sys.modules]}
     ladder = figure("ladder")
     rungs = [cell for cell in ladder.cells(ladder.grid("smoke")) if cell.method == "toy-memory"]
+    efficiency = figure("efficiency")
+    bits = [cell for cell in efficiency.cells(efficiency.grid("quick")) if getattr(cell, "model", "") == "toy-facts"]
+    found["efficiency"] = [cell.S for cell in bits]
     found |= {"ladder": [cell.d for cell in rungs], "capacity": replace(rungs[0], seeds=(0,)).run()["status"]}
     measured = [
         calibration(name, goal, cell, {"status": "found", "size": cell.S + 2 + i % 2, "n_params": 1.0, "seconds": 1.0})
@@ -165,6 +168,7 @@ def test_a_memory_recipe_is_a_rung_of_the_ladder(found: dict[str, Any]) -> None:
 
 
 def test_a_fact_recipe_is_planned_and_builds(found: dict[str, Any]) -> None:
+    assert found["efficiency"] == [4, 6, 8]
     assert found["planned"]["reason"] == "not calibrated at an accuracy of 1"
     assert found["calibrated"]["reason"] is None
     assert found["calibrated"]["H"] == 12

@@ -43,6 +43,10 @@ def test_type_checkers_see_the_same_names() -> None:
         ("import facthold.models, facthold.facts.real", ("jax", "scipy")),
         ("import facthold as fh; fh.plan(subjects=100, relations=8, answers=16)", ("jax", "matplotlib", "scipy.stats")),
         ("import facthold as fh; fh.recipes(), fh.figures(), fh.claims()", ("jax", "matplotlib", "scipy.stats")),
+        (
+            "import facthold as fh; [c.key for f in fh.figures().values() for c in f.cells(f.grid('smoke'))]",
+            ("jax", "matplotlib", "scipy.stats"),
+        ),
     ],
 )
 def test_a_name_loads_no_more_than_it_needs(code: str, without: tuple[str, ...]) -> None:

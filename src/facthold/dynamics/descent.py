@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from facthold._util.errors import check_positive, unknown
+from facthold.dynamics import NOISE
 from facthold.dynamics.observables import AnswerSets
 from facthold.facts.problem import FactualRecall
 from facthold.facts.prompts import Prompts
@@ -24,8 +25,6 @@ from facthold.models.softmax_head import SoftmaxHead
 from facthold.train.engine import Listener, Member, Seen, fit
 from facthold.train.protocols import BATCH, Protocol
 from facthold.train.tasks import Task
-
-NOISE = ("drawn", "even")
 
 
 class Embedded(eqx.Module):

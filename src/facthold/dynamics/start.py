@@ -10,10 +10,10 @@ from jaxtyping import Float
 
 from facthold._util.errors import unknown
 from facthold._util.keys import fold
+from facthold.dynamics import STARTS
 from facthold.memory.embeddings import host_generator
 from facthold.models.linear_attention import LinearAttention
 
-STARTS = ("balanced", "equal", "random")
 SMALLEST = 1e-30
 """The smallest alpha for steps in float32: their products with gradients, a thousandth and less, must not vanish."""
 

@@ -3,8 +3,8 @@
 Figures and claims say which cells they need. A cell that two of them share is computed once, and
 what is stored is found again by the hash of its spec.
 
-A module that defines cells loads neither JAX nor Matplotlib: what computes is imported inside `run`. So figures and
-claims are listed within a moment.
+A module that defines cells loads neither JAX nor Matplotlib: what computes is imported inside `run`. So cells are
+listed, counted and looked up in a store within a moment.
 """
 
 import dataclasses

@@ -1,1 +1,6 @@
-"""Section 3: inputs, outputs, embeddings, and the map between them."""
+"""Section 3: inputs, outputs, embeddings, and the map between them. Here are their names, without JAX."""
+
+MAPS = ("identity", "injective", "mod", "floor", "uniform")
+"""The maps f* of `memory.associations`."""
+EMBEDDINGS = ("sphere", "gaussian", "signs", "orthogonal")
+"""The embeddings of `memory.embeddings`."""

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from facthold import memory
 from facthold._util.errors import check_positive, find
 from facthold._util.keys import derive
 from facthold.memory.embeddings import embed, host_generator
@@ -47,9 +48,7 @@ def _injective(kind: str, N: int, M: int) -> None:
         raise ValueError(f"the map {kind!r} needs M >= N, but M={M} and N={N}; take 'mod', 'floor' or 'uniform'")
 
 
-MAPS: dict[str, Callable[..., Map]] = {
-    "identity": identity, "injective": injective, "mod": mod, "floor": floor, "uniform": uniform,
-}  # fmt: skip
+MAPS: dict[str, Callable[..., Map]] = dict(zip(memory.MAPS, (identity, injective, mod, floor, uniform), strict=True))
 
 
 def associate(kind: str, N: int, M: int, *, key: PRNGKeyArray) -> Map:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from facthold import memory
 from facthold._util.errors import check_positive, find
 
 Rows = Float[Array, "n d"]
@@ -53,9 +54,9 @@ def host_generator(key: PRNGKeyArray) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=words[-2:]))
 
 
-EMBEDDINGS: dict[str, Callable[..., Rows]] = {
-    "sphere": sphere, "gaussian": gaussian, "signs": signs, "orthogonal": orthogonal,
-}  # fmt: skip
+EMBEDDINGS: dict[str, Callable[..., Rows]] = dict(
+    zip(memory.EMBEDDINGS, (sphere, gaussian, signs, orthogonal), strict=True)
+)
 
 
 def embed(kind: str, n: int, d: int, *, key: PRNGKeyArray) -> Rows:

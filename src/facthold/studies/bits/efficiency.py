@@ -9,7 +9,7 @@ from facthold.lab.cells import Cell
 from facthold.lab.claim import Claim, Judgement
 from facthold.lab.fields import Count
 from facthold.lab.figure import Figure, Values
-from facthold.recipes import MemoryRecipe, memory_recipe
+from facthold.recipes import MemoryRecipe, fact_recipe, fact_recipes, memory_recipe
 from facthold.recipes.base import LINEAR, MLP
 from facthold.studies.bits.fact_bits import ROOMIER, TRAINED, FactBits
 from facthold.studies.bits.memory_bits import ALL, ARGMAX, GOALS, PAPER, SIGNS, WRITTEN, MemoryBits, best, efficiencies
@@ -22,8 +22,6 @@ PLAIN = "outer-product, as corollary 2 counts"
 OUTER, OUTER_SIGNS = "outer-product", "outer-product, read by signs"
 LOADS = (0.4, 0.55, 0.7, 0.85, 1.0)
 Sizes = tuple[int, ...]
-NARROW = ("values", "values-ridge", "selected", "selected-ridge", "selected-convex")
-WIDE = ("attention", "attention-full", "attention-mlp")
 
 
 @dataclass(frozen=True)
@@ -45,8 +43,8 @@ class Grid:
     """d of memories that are read by signs."""
     ratio: Count = 4
     loads: tuple[float, ...] = LOADS
-    narrow: tuple[str, ...] = NARROW
-    """Constructions of transformers with a small d."""
+    narrow: tuple[str, ...] = ()
+    """Constructions of transformers with a small d; none: all that go beyond the paper."""
     tables: Sizes = ()
     """S = R of the tables that they are built for."""
     wide_tables: Sizes = ()
@@ -106,7 +104,10 @@ def _group(recipe: MemoryRecipe) -> str | None:
 
 def _transformers(grid: Grid) -> Iterator[Cell]:
     common: dict[str, Any] = {"D": grid.D, "seeds": tuple(range(grid.n_seeds))}
-    for names, tables in ((grid.narrow, grid.tables), (WIDE, grid.wide_tables)):
+    built = [recipe for recipe in fact_recipes().values() if recipe.build is not None]
+    narrow = grid.narrow or [recipe.name for recipe in built if recipe.place == "beyond"]
+    wide = [recipe.name for recipe in built if recipe.place != "beyond"]
+    for names, tables in ((narrow, grid.tables), (wide, grid.wide_tables)):
         for name in names:
             for S in tables:
                 yield FactBits(model=name, S=S, R=S, rooms=grid.rooms, **common, **_dimensions(name, S))
@@ -118,11 +119,9 @@ def _transformers(grid: Grid) -> Iterator[Cell]:
 
 def _dimensions(name: str, S: int) -> dict[str, Any]:
     """What a construction needs beside the size that is searched, and where the search starts."""
-    if name.startswith("selected"):
-        return {"d": S + 4, "guess": 3 * S}
-    wide = {"attention": {"d": 64 * S, "guess": 16 * S, "per_head": 4}, "attention-full": {"guess": 16 * S},
-            "attention-mlp": {"d": 16 * S + 1, "guess": 24 * S}}  # fmt: skip
-    return wide.get(name, {"guess": 2 * S})
+    paper = {"attention": {"d": 64 * S, "guess": 16 * S, "per_head": 4}, "attention-full": {"guess": 16 * S},
+             "attention-mlp": {"d": 16 * S + 1, "guess": 24 * S}}  # fmt: skip
+    return paper.get(name, {"guess": 2 * S} if fact_recipe(name).size == "d" else {"d": S + 4, "guess": 3 * S})
 
 
 def name_of(r: Values) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.keys import derive
 from facthold.facts.seeded import SEQUENCE, seeded_recall
+from facthold.facts.table import TABLES
 from facthold.lab.accounts import FLOAT_BITS, Account
 from facthold.lab.cells import Result, TableCell
 from facthold.lab.fields import Between, Count, OneOf, Seeds, Share, Whole
@@ -118,7 +119,7 @@ class BuiltSize(ConstructionSize):
     """Where attention does not select, no width of the MLP helps."""
 
     builder: Construction
-    table_kind: Annotated[str, OneOf("facthold.facts.table:TABLES")] = "random"
+    table_kind: Annotated[str, OneOf(TABLES)] = "random"
     share: Share = 1.0
     """Share of S x R that is in the table."""
     draws: Count = 1

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from facthold._util.keys import derive
+from facthold.dynamics import STARTS
 from facthold.dynamics.stages import Levels, find_stages
+from facthold.facts.table import TABLES
 from facthold.lab.cells import Result, TableCell
 from facthold.lab.claim import Judgement
 from facthold.lab.fields import Between, Count, OneOf
@@ -24,7 +26,7 @@ LogAlpha = Annotated[float, Between(least=-1e12, most=100)]
 """The logarithm of the scale at which training starts: alpha itself may be too small for a float."""
 ALPHA = math.log(1e-5)
 """That of figure 5."""
-Start = Annotated[str, OneOf("facthold.dynamics.start:STARTS")]
+Start = Annotated[str, OneOf(STARTS)]
 MOST = 400
 """Points of the curves that are kept."""
 CURVES = ("loss", "relation_loss", "subject_loss", "accuracy", "from_relation", "from_fact")
@@ -38,7 +40,7 @@ class LearningCell(TableCell):
 
     T: Annotated[int, Between(least=3)]
     n_noise: Count
-    table: Annotated[str, OneOf("facthold.facts.table:TABLES")] = "balanced"
+    table: Annotated[str, OneOf(TABLES)] = "balanced"
     seed: int = 0
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 
 from facthold._util.errors import check_positive
 from facthold._util.keys import derive
+from facthold.dynamics import NOISE
 from facthold.dynamics.stages import BAND, CONVERGED, Levels, find_stages
 from facthold.lab.cells import Result, TableCell
 from facthold.lab.fields import Count, OneOf, Positive, Whole
@@ -36,7 +37,7 @@ class LossCurve(LearningCell):
     start: Start = "equal"
     """Where linear attention starts; the softmax head starts at zero."""
     optimiser: Annotated[str, OneOf(OPTIMISERS)] = "sgd"
-    noise: Annotated[str, OneOf("facthold.dynamics.descent:NOISE")] = "drawn"
+    noise: Annotated[str, OneOf(NOISE)] = "drawn"
     batch: Whole = BATCH
     """Prompts per step; 0: every fact once."""
     looks: Count = 512

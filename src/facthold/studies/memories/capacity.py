@@ -9,6 +9,7 @@ from facthold.lab.accounts import Account, of_goal
 from facthold.lab.cells import Cell, Result
 from facthold.lab.fields import Between, Count, OneOf, Positive, Seeds, Share, Whole
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
+from facthold.memory import EMBEDDINGS, MAPS
 from facthold.recipes import MemoryRecipe, make_memory, memory_recipe, memory_recipes, training_member
 from facthold.theory.limits_facts import no_bound
 from facthold.train.lanes import shared_lanes
@@ -58,10 +59,10 @@ class Capacity(MemoryCell):
 
     kind: ClassVar[str] = "capacity"
 
-    map: Annotated[str, OneOf("facthold.memory.associations:MAPS")] = "identity"
+    map: Annotated[str, OneOf(MAPS)] = "identity"
     M: Count | None = None
     """Outputs; None: as many as inputs."""
-    embeddings: Annotated[str, OneOf("facthold.memory.embeddings:EMBEDDINGS")] = "sphere"
+    embeddings: Annotated[str, OneOf(EMBEDDINGS)] = "sphere"
     goal: Share = 0.99
     tolerance: Annotated[float, Between(least=0)] = 0.01
     seeds: Seeds = SEEDS

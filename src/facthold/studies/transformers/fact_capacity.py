@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from facthold._util.errors import check_positive
 from facthold._util.padding import geometric
 from facthold.facts.seeded import SEQUENCE, VARIANTS, seeded_recall, seeded_table, variant
+from facthold.facts.table import TABLES
 from facthold.lab.accounts import Account, of_goal
 from facthold.lab.cells import Cell, Result
 from facthold.lab.fields import Between, Count, OneOf, Positive, Seeds, Share
@@ -34,7 +35,7 @@ GROWTH = {"S=R": lambda S: S, "S=R^2": isqrt}
 class TrainedCell(Cell):
     """A transformer of one size that is trained on tables of facts."""
 
-    table: Annotated[str, OneOf("facthold.facts.table:TABLES")] = "random"
+    table: Annotated[str, OneOf(TABLES)] = "random"
     T: Annotated[int, Between(least=3)] = SEQUENCE
     variant: Annotated[str, OneOf(VARIANTS)] = "code"
     protocol: Annotated[str, OneOf(PROTOCOLS)] = "transformer-code"
