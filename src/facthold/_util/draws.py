@@ -15,13 +15,10 @@ from jaxtyping import Array, DTypeLike, Float, PRNGKeyArray
 
 from facthold._util.padding import next_power_of_two
 
-LEAST = 1 << 12
-"""Numbers drawn at least: all small matrices then share one program."""
-MOST = 1 << 18
-"""Above this nothing is drawn in vain: the draw itself takes longer than its compilation."""
+LEAST = 1 << 12  # numbers drawn at least: all small matrices then share one program
+MOST = 1 << 18  # above this nothing is drawn in vain: the draw itself takes longer than its compilation
 
-_TRUNCATED_SD = 0.87962566103423978
-"""Standard deviation of a standard normal variable truncated to [-2, 2]."""
+_TRUNCATED_SD = 0.87962566103423978  # standard deviation of a standard normal variable truncated to [-2, 2]
 
 
 def normal(

@@ -22,8 +22,7 @@ CACHE_SETTINGS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persis
 """Keep every program: most take a tenth of a second to compile, and there are hundreds of them."""
 CACHE_BYTES = 1 << 29
 """The folder is cut down to half of this once it is larger: 512 MiB are some ten thousand programs."""
-CACHE_LOOK = 3600.0
-"""Seconds between two looks at its size, by whichever process comes first."""
+CACHE_LOOK = 3600.0  # seconds between two looks at its size, by whichever process comes first
 
 
 def configure() -> None:

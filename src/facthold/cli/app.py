@@ -49,8 +49,7 @@ SECTIONS = {
 COMMANDS = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
 WITH_CELLS = {"figure", "verify", "reproduce", "capacity"}
 """Commands that store each result as it is found: after Ctrl-C they go on from there."""
-ALIASES = {"goal": "accuracy", "method": "recipe"}
-"""Fields of cells that options have another name for."""
+ALIASES = {"goal": "accuracy", "method": "recipe"}  # fields of cells that options have another name for
 VALUE = r"""'[^']*'|"[^"]*"|\(\)|[^\s,;:()]+"""
 
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("subject", "relation", "answer", "margin", "probability", "right")
 VERDICTS = {True: "right", False: "wrong", None: "not in the table"}
-LEAVE = ("", "quit", "exit")
-"""Lines that end a conversation."""
+LEAVE = ("", "quit", "exit")  # lines that end a conversation
 
 
 @command()

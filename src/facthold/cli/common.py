@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from facthold.lab.store import Rows
 
 FOLDER = Path("facthold-out")
-SHOWN = 5
-"""How many of the largest cells a dry run names."""
+SHOWN = 5  # how many of the largest cells a dry run names
 
-interrupted = threading.Event()
-"""Set by Ctrl-C."""
+interrupted = threading.Event()  # set by Ctrl-C
 
 
 def heed() -> None:

@@ -24,8 +24,7 @@ DONE = {
     "add": "{0.subject}, {0.relation}: {0.answer} (before: {0.before})",
     "forget": "{0.subject}, {0.relation}: no longer {0.answer}; it now says {0.said}",
 }
-SHOWN = 5
-"""Changes that did not take, as an error names them."""
+SHOWN = 5  # changes that did not take, as an error names them
 
 
 @command()

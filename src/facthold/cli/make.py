@@ -30,8 +30,7 @@ FACTS = {"S", "R", "D", "table", "share", "facts", "on_conflict", "draws"}
 PROMPTS = {"T", "n_noise", "zipf"}
 MEMORY = {"N", "m", "map", "M", "embeddings"}
 BUILT = PROMPTS | {"d_h", "m", "per_head"}
-OF_ITS_OWN = {"m", "accuracy"}
-"""What recipes take that choose their own prompts, such as `gated`."""
+OF_ITS_OWN = {"m", "accuracy"}  # what recipes take that choose their own prompts, such as `gated`
 TRAINED = PROMPTS | {"alpha", "beta", "H", "d_h", "m", "variant", "protocol", "rule", "accuracy"}
 DRAWS = 10
 DEFAULTS: dict[str, Any] = {
@@ -45,11 +44,9 @@ ENDED = {
     "futile": "given up (its accuracy would not have come that far in time)",
 }
 """How the best run of a race can have ended, in words."""
-STEEPEST = 32.0
-"""Largest exponent of --zipf: what is rarer is never asked."""
+STEEPEST = 32.0  # largest exponent of --zipf: what is rarer is never asked
 
-Made = tuple[Any, Any, dict[str, Any]]
-"""A model, its problem, and what is to be said about it."""
+Made = tuple[Any, Any, dict[str, Any]]  # a model, its problem, and what is to be said about it
 
 
 @command()

@@ -25,8 +25,7 @@ from facthold.recipes import fact_recipes
 if TYPE_CHECKING:
     from facthold.facts.table import FactTable
 
-COLUMNS = 100
-"""Of a terminal that has room for all number formats."""
+COLUMNS = 100  # of a terminal that has room for all number formats
 BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400}
 

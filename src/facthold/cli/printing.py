@@ -17,10 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
-EVERY = 10.0
-"""Seconds between two lines about the same work, where there is no terminal."""
-WIDE = 200
-"""Columns of a table that no terminal shows: nothing is cut."""
+EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
+WIDE = 200  # columns of a table that no terminal shows: nothing is cut
 
 
 def count(n: int, what: str) -> str:

@@ -12,8 +12,7 @@ from facthold.lab.places import InProcess, Place
 from facthold.lab.report import duration
 from facthold.lab.tally import Best, Tally
 
-SILENCE = 30.0
-"""Seconds after which a run without a terminal says that it is still going."""
+SILENCE = 30.0  # seconds after which a run without a terminal says that it is still going
 BAR = (
     SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"),
     TimeElapsedColumn(), TextColumn("{task.fields[left]}"),

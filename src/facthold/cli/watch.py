@@ -30,11 +30,9 @@ RELATIONS = {DEFAULT: ("capital", "currency", "language", "region")}
 """What is taken of a source where nothing is said: a run of less than a minute."""
 QUESTIONS = {DEFAULT: ("France, capital", "Japan, currency", "Brazil, language", "Kenya, region")}
 OPTIMISERS = {"sgd": "gradient descent", "adam": "Adam"}
-FRAMES = 8
-"""Pictures of the live view per second."""
+FRAMES = 8  # pictures of the live view per second
 MOST_LR = 10**6
-MOST_QUESTIONS = 5
-"""More do not fit below the curve."""
+MOST_QUESTIONS = 5  # more do not fit below the curve
 
 
 @command()

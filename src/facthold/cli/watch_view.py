@@ -16,15 +16,12 @@ from facthold.dynamics.stages import CONVERGED, Rest
 from facthold.dynamics.watching import Reached, Watching
 from facthold.facts.formats import shorten
 
-WIDTH, HEIGHT = 66, 10
-"""Of the curve, in characters; each has 2 x 4 dots."""
+WIDTH, HEIGHT = 66, 10  # of the curve, in characters; each has 2 x 4 dots
 DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
 """Bits of a braille character by row and column."""
 STYLES = {"known": "green", "hallucinated": "yellow", "by chance": "yellow", "anything": "dim"}
-PAUSE = 0.5
-"""Seconds for which an answer stands, so that it can be read."""
-SAID = 2
-"""Questions whose answers stand in a line about a stage."""
+PAUSE = 0.5  # seconds for which an answer stands, so that it can be read
+SAID = 2  # questions whose answers stand in a line about a stage
 STAGES = {
     "start": "start, every answer is as likely as any other",
     "left": "the loss leaves its start",

@@ -25,8 +25,7 @@ Heads = Float[np.ndarray, "H d_h d"]
 
 RESIDUAL = 1e-3
 """Size of codes in the residual stream that an MLP reads: their own scores are nothing beside a margin of 1."""
-BLOCK = 1 << 22
-"""Subjects times relations whose shared answers are counted at once."""
+BLOCK = 1 << 22  # subjects times relations whose shared answers are counted at once
 
 
 def attention_only(

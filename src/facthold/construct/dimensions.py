@@ -8,14 +8,11 @@ from scipy.special import ndtr
 
 from facthold.theory.bounds import MLP_CONSTANT
 
-ROOM = 0.75
-"""Share of the dimensions that conditions on the key of a gate may take at most; what is left is random."""
-NOISE = 32
-"""Noise tokens of models for people's own facts: words that are no names are told apart as so many."""
+ROOM = 0.75  # share of the dimensions that conditions on the key of a gate may take at most; what is left is random
+NOISE = 32  # noise tokens of models for people's own facts: words that are no names are told apart as so many
 SLACK = 1.8
 """First guess of a gated model's width, as a multiple of figure 1's guide line: training there is ten times as long."""
-WIDTHS = 4.0
-"""So many times sqrt(delta) above delta: all of some hundred heads then separate."""
+WIDTHS = 4.0  # so many times sqrt(delta) above delta: all of some hundred heads then separate
 
 
 def fewest_dimensions(few: int, n_noise: int) -> int:

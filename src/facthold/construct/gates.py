@@ -37,12 +37,9 @@ class Gates:
 
     keys: Float[np.ndarray, "H d"]
     """beta v of each head: first those of the many kind, then one for each token of the few kind."""
-    reading: Float[np.ndarray, "H d"]
-    """w of each head, orthogonal to phi(EOS)."""
-    few: Tokens
-    """The tokens with a head of their own."""
-    codes: Float[np.ndarray, "tokens H"]
-    """What the heads write of each subject and relation, before `RESIDUAL`."""
+    reading: Float[np.ndarray, "H d"]  # w of each head, orthogonal to phi(EOS)
+    few: Tokens  # the tokens with a head of their own
+    codes: Float[np.ndarray, "tokens H"]  # what the heads write of each subject and relation, before `RESIDUAL`
 
     @property
     def H(self) -> int:

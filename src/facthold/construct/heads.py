@@ -17,10 +17,8 @@ from facthold._util.errors import check_positive
 from facthold.construct.solve import minimise
 from facthold.facts.problem import FactualRecall
 
-LEAK = 1e-6
-"""Attention that all tokens but the right one may take together, where beta is chosen for it."""
-MOST_BETA = 1e4
-"""Where two scores stand in the wrong order no beta helps; this one shows the order as it is."""
+LEAK = 1e-6  # attention that all tokens but the right one may take together, where beta is chosen for it
+MOST_BETA = 1e4  # where two scores stand in the wrong order no beta helps; this one shows the order as it is
 
 Tokens = Int[np.ndarray, " _"]
 Keys = Float[np.ndarray, "subsets d"]

@@ -54,12 +54,10 @@ class Quantised:
     """A memory whose weights are whole multiples of ``step``, and what it takes to write them down."""
 
     memory: LinearMemory
-    step: float
-    """The epsilon of corollary 2."""
+    step: float  # the epsilon of corollary 2
     bits_per_weight: float
     """log2(2N / step), for any weight in [-N, N]: how the paper counts. At its step, log2(16 N d)."""
-    used_bits_per_weight: int
-    """Bits for the whole multiples between the least and the largest weight that occur."""
+    used_bits_per_weight: int  # bits for the whole multiples between the least and the largest weight that occur
 
     @property
     def total_bits(self) -> float:

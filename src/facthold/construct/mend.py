@@ -13,8 +13,7 @@ from facthold.memory.activations import RELU
 from facthold.memory.associations import Problem
 from facthold.models.memory import MLPMemory
 
-MOST = 0.005
-"""Share of the facts that is mended at most: beyond, the group needs more neurons for all."""
+MOST = 0.005  # share of the facts that is mended at most: beyond, the group needs more neurons for all
 
 
 def mended(memory: MLPMemory, problem: Problem, won: Bool[np.ndarray, " N"], margin: float) -> MLPMemory:

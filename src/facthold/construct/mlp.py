@@ -24,8 +24,7 @@ from facthold.models.memory import MLPMemory
 
 Rows = Float[Array, "m d"]
 
-MAX_DEGREE = 8
-"""Degrees k that are looked at when none is given; higher ones need far more neurons than fit anywhere."""
+MAX_DEGREE = 8  # degrees k that are looked at when none is given; higher ones need far more neurons than fit anywhere
 
 
 def hermite_features(

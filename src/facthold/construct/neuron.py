@@ -19,14 +19,11 @@ from facthold.memory.activations import RELU
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
-INSIDE = 1e-10
-"""A residual below this is rounding: the fact lies among the others."""
+INSIDE = 1e-10  # a residual below this is rounding: the fact lies among the others
 NARROWEST = 1e-3
 """Width of a tent's ramps at least, where the fact's distance to the mean of the others is 1: far above float32."""
-TRIED = 64
-"""Directions that are tried for a tent."""
-STABLE = 1e-9
-"""Of the mean variance, added to each: directions in which no fact differs."""
+TRIED = 64  # directions that are tried for a tent
+STABLE = 1e-9  # of the mean variance, added to each: directions in which no fact differs
 
 
 @dataclass(frozen=True, eq=False)

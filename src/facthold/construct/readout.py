@@ -19,14 +19,10 @@ from facthold.memory.associations import Problem
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import LinearMemory, MLPMemory
 
-MARGIN = 7.0
-"""A solve ends where every association surely has this margin: each then has probability 0.999 or more."""
-RIDGE = 1e-6
-"""Ridge, as a share of the features' mean square: the least that keeps the solve stable."""
-START_SCALE = 3.0
-"""Standard deviation of the scores that the first layer's solve starts from."""
-FIRST_ITERATIONS, ITERATIONS = 40, 300
-"""Steps of the first layer's solve at most, and of the readout's."""
+MARGIN = 7.0  # a solve ends where every association surely has this margin: each then has probability 0.999 or more
+RIDGE = 1e-6  # ridge, as a share of the features' mean square: the least that keeps the solve stable
+START_SCALE = 3.0  # standard deviation of the scores that the first layer's solve starts from
+FIRST_ITERATIONS, ITERATIONS = 40, 300  # steps of the first layer's solve at most, and of the readout's
 FLIP_PRICE = 0.3
 """Price of a gate that flips, as a share of the harm that it does to a mean rival. Chosen on ten seeds at
 N = 256, d = 32, and left alone since."""

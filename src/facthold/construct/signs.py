@@ -21,17 +21,12 @@ from facthold.memory.embeddings import host_generator
 from facthold.models.memory import LinearMemory
 
 TRIES = 4
-PATIENCE = 100
-"""Rounds in which the reinforcement of the first try grows; each further try takes twice as many."""
-ROUNDS = 10
-"""A try ends after so many times its patience."""
-LOOK = 10
-"""Rounds between two looks at the perceptrons."""
-LEAST_VARIANCE = 1e-3
-"""Of a score. Near the end no weight is in doubt, and the step 1 / variance would have no bound."""
+PATIENCE = 100  # rounds in which the reinforcement of the first try grows; each further try takes twice as many
+ROUNDS = 10  # a try ends after so many times its patience
+LOOK = 10  # rounds between two looks at the perceptrons
+LEAST_VARIANCE = 1e-3  # of a score. Near the end no weight is in doubt, and the step 1 / variance would have no bound.
 LARGEST_FIELD = 30.0
-LEAST_SCORE = 1e-5
-"""In units of a typical score: what is nearer to zero is a tie in float32, and no recall."""
+LEAST_SCORE = 1e-5  # in units of a typical score: what is nearer to zero is a tie in float32, and no recall
 
 Signs = Float[np.ndarray, "N k"]
 

@@ -16,8 +16,7 @@ from scipy.optimize import OptimizeResult, minimize
 
 from facthold._util.padding import pad_rows, padded
 
-HISTORY = 30
-"""Gradient pairs that L-BFGS keeps."""
+HISTORY = 30  # gradient pairs that L-BFGS keeps
 
 
 class Wanted(NamedTuple):

@@ -21,15 +21,12 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from facthold.facts.table import FactTable
 
-BLOCK = 1 << 20
-"""Pairs of facts that are joined at once, where one relation does not have more."""
+BLOCK = 1 << 20  # pairs of facts that are joined at once, where one relation does not have more
 MOST_PAIRS = 1 << 24
 """Pairs of subjects are looked at too while their facts make so few pairs; pairs of relations always (or the other way
 round, where that is less work)."""
-STARTS = 64
-"""Answers from which a shortest circle is looked for, where none has length two."""
-NAMED = 4
-"""Facts that a message names."""
+STARTS = 64  # answers from which a shortest circle is looked for, where none has length two
+NAMED = 4  # facts that a message names
 
 Rows = Int[np.ndarray, " _"]
 

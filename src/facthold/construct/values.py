@@ -21,10 +21,8 @@ from facthold.facts.problem import FactualRecall
 from facthold.models.transformer import Transformer
 
 SOLVES = ("convex", "ridge")
-ITERATIONS = 600
-"""Steps of a convex solve at most."""
-MARGIN = 3.0
-"""A solve ends where every fact surely has this margin: its probability is then 0.95 or more."""
+ITERATIONS = 600  # steps of a convex solve at most
+MARGIN = 3.0  # a solve ends where every fact surely has this margin: its probability is then 0.95 or more
 
 
 class Parts(NamedTuple):

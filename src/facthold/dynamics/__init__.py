@@ -2,5 +2,4 @@
 
 STARTS = ("balanced", "equal", "random")
 """Where learning starts, see `dynamics.start`. The names stand here, where they load no JAX."""
-NOISE = ("drawn", "even")
-"""How noise tokens are in a batch, see `dynamics.descent`."""
+NOISE = ("drawn", "even")  # how noise tokens are in a batch, see `dynamics.descent`

@@ -40,13 +40,10 @@ class LearnFacts(Task):
 
     prompts: Prompts
     sets: AnswerSets
-    asked: Int[Array, " questions"]
-    """Facts whose answers are kept at each evaluation, as rows of the table."""
+    asked: Int[Array, " questions"]  # facts whose answers are kept at each evaluation, as rows of the table
     embedded: Embedded | None
-    batch: int = eqx.field(static=True)
-    """Prompts per step; 0: every fact once."""
-    draws: int = eqx.field(static=True)
-    """Prompts of each fact at an evaluation."""
+    batch: int = eqx.field(static=True)  # prompts per step; 0: every fact once
+    draws: int = eqx.field(static=True)  # prompts of each fact at an evaluation
     noise: str = eqx.field(static=True)
 
     @classmethod
@@ -130,8 +127,7 @@ class Descent:
 
     steps: Int[np.ndarray, " looks"]
     seen: Seen
-    status: str
-    """How the engine ended: 'reached', 'exhausted' or 'diverged'."""
+    status: str  # how the engine ended: 'reached', 'exhausted' or 'diverged'
     model: Any
 
 

@@ -37,8 +37,7 @@ class Trajectory:
     """What was seen along one flow."""
 
     times: Float[np.ndarray, " times"]
-    seen: dict[str, np.ndarray]
-    """Observables at these times, by name."""
+    seen: dict[str, np.ndarray]  # observables at these times, by name
     steps: int
     failure: str | None
     """Why the solver gave up before the last time asked for; None: it did not. Times after it are left out."""

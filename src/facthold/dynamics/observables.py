@@ -10,8 +10,7 @@ from facthold.dynamics.population import KINDS, Population
 from facthold.facts.table import FactTable
 from facthold.train.engine import Seen
 
-TIE = 1e-6
-"""Log probabilities nearer than this are the same: rounding must not choose an answer."""
+TIE = 1e-6  # log probabilities nearer than this are the same: rounding must not choose an answer
 
 
 class AnswerSets(eqx.Module):

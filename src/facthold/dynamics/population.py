@@ -23,8 +23,7 @@ class Population:
     table: FactTable
     counts: Float[np.ndarray, "n tokens"]
     weights: Float[np.ndarray, " n"]
-    facts: Int[np.ndarray, " n"]
-    """The row of the table that each prompt asks for."""
+    facts: Int[np.ndarray, " n"]  # the row of the table that each prompt asks for
     mobility: Float[np.ndarray, " tokens"]
     """By what a gradient is multiplied: the column of noise gathers the gradients of all noise tokens, and each of them
     moves by its own share."""

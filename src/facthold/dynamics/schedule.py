@@ -25,18 +25,13 @@ from facthold.train.protocols import Protocol
 T, NOISE_TOKENS = 8, 32
 """Length of a prompt and different noise tokens. Few: with even noise they only pass on what EOS could say too."""
 ALPHA = 1e-3
-STEP = 1.5
-"""The step, for a loss that bends by 1; below 2, since theta goes on growing slowly where the loss rests."""
+STEP = 1.5  # the step, for a loss that bends by 1; below 2, since theta goes on growing slowly where the loss rests
 ADAM = 1e-2
-PATIENCE = 2
-"""A run ends at so many times the steps that it should need."""
+PATIENCE = 2  # a run ends at so many times the steps that it should need
 LOOKS = 2048
-AT_START = 6
-"""Evaluations before the loss leaves its start."""
-MOST_WORK = 1e11
-"""Probabilities that a run computes at most: some ten minutes on one core."""
-BYTES = 40
-"""Memory for each fact and answer."""
+AT_START = 6  # evaluations before the loss leaves its start
+MOST_WORK = 1e11  # probabilities that a run computes at most: some ten minutes on one core
+BYTES = 40  # memory for each fact and answer
 OPTIMISERS = ("sgd", "adam")
 
 
@@ -46,8 +41,7 @@ class Schedule:
 
     protocol: Protocol
     log_alpha: float
-    expected: int
-    """Steps after which the facts should be learnt."""
+    expected: int  # steps after which the facts should be learnt
 
 
 def schedule(

@@ -16,26 +16,19 @@ from jaxtyping import Float, Real
 if TYPE_CHECKING:
     import facthold.facts.table
 
-BAND = 0.02
-"""How far from a level, as a share of it, a curve may lie and still rest there."""
-CONVERGED = 0.01
-"""The loss at which a model has learnt its facts."""
-UNSTABLE = 0.25
-"""A loss that rises by this share of its first value above its lowest so far: the steps are too long."""
+BAND = 0.02  # how far from a level, as a share of it, a curve may lie and still rest there
+CONVERGED = 0.01  # the loss at which a model has learnt its facts
+UNSTABLE = 0.25  # a loss that rises by this share of its first value above its lowest so far: the steps are too long
 
 
 @dataclass(frozen=True)
 class Levels:
     """Losses in nats that a curve may rest at."""
 
-    start: float
-    """ln |A|: every answer alike."""
-    marginal: float
-    """The entropy of p*(a): what is known before subject and relation are."""
-    relation: float
-    """The mean entropy of p*(a | r), ln D for a balanced table: hallucination."""
-    subject: float
-    """The mean entropy of p*(a | s): an answer of the subject, whatever was asked."""
+    start: float  # ln |A|: every answer alike
+    marginal: float  # the entropy of p*(a): what is known before subject and relation are
+    relation: float  # the mean entropy of p*(a | r), ln D for a balanced table: hallucination
+    subject: float  # the mean entropy of p*(a | s): an answer of the subject, whatever was asked
 
     @classmethod
     def of(cls, table: "facthold.facts.table.FactTable", p: np.ndarray | None = None) -> "Levels":
@@ -48,12 +41,9 @@ class Rest:
 
     level: float
     begins: float | None
-    ends: float | None
-    """Where it leaves the band; None: it does not, in the time that was seen."""
-    stayed: float | None
-    """How long it was within the band, as far as was seen."""
-    drop: float | None
-    """How long the fall into it took, from where the loss left its start."""
+    ends: float | None  # where it leaves the band; None: it does not, in the time that was seen
+    stayed: float | None  # how long it was within the band, as far as was seen
+    drop: float | None  # how long the fall into it took, from where the loss left its start
 
     @property
     def lasts(self) -> float | None:
@@ -69,15 +59,12 @@ class Rest:
 class Stages:
     """What a loss curve shows. Times are in the unit of the curve; None: not reached."""
 
-    left: float | None
-    """When the loss left its start: fell below it by more than the band."""
+    left: float | None  # when the loss left its start: fell below it by more than the band
     relation: Rest
     subject: Rest
     converged: float | None
-    resting: str | None
-    """'relation' or 'subject': the level at which the curve rests the longest. None: at neither."""
-    problem: str | None
-    """Why stages cannot be read from this curve, in words; None: they can."""
+    resting: str | None  # 'relation' or 'subject': the level at which the curve rests the longest. None: at neither.
+    problem: str | None  # why stages cannot be read from this curve, in words; None: they can
 
     @property
     def hallucination(self) -> float | None:

@@ -26,8 +26,7 @@ class Start:
 
     kind: str = "balanced"
     log_alpha: float = math.log(1e-5)
-    seed: int = 0
-    """For the random start alone."""
+    seed: int = 0  # for the random start alone
 
     def __post_init__(self) -> None:
         if self.kind not in STARTS:

@@ -29,18 +29,15 @@ from facthold.train.engine import Seen
 CURVES = ("loss", "relation_loss", "subject_loss", "accuracy")
 KNOWN = 0.5
 """How far a probability must be from that of a mere guess, of the way to 1, for the answer to count as known."""
-SHOWN = 4
-"""Questions that are chosen where none is given."""
+SHOWN = 4  # questions that are chosen where none is given
 
 
 @dataclass(frozen=True)
 class Question:
     """A fact that is asked for at each look."""
 
-    row: int
-    """Of the table."""
-    text: str
-    """'France, capital'."""
+    row: int  # of the table
+    text: str  # 'France, capital'
     answer: str
 
     @classmethod
@@ -80,8 +77,7 @@ class AskedFacts(LearnFacts):
 class Reached(NamedTuple):
     """A stage, at the look at which it was seen first."""
 
-    stage: str
-    """'start', 'left', 'relation' or 'subject' (known alone), 'beyond' (it learns the other too), 'learnt'."""
+    stage: str  # 'start', 'left', 'relation' or 'subject' (known alone), 'beyond' (it learns the other too), 'learnt'
     look: int
 
 

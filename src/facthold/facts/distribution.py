@@ -6,10 +6,8 @@ import numpy as np
 
 from facthold.facts.table import FactTable
 
-SEQUENCE = 32
-"""T of the paper's experiments."""
-MOST_NOISE = 1 << 16
-"""Noise tokens are drawn from 16 bits each."""
+SEQUENCE = 32  # T of the paper's experiments
+MOST_NOISE = 1 << 16  # noise tokens are drawn from 16 bits each
 
 
 def uniform(table: FactTable) -> np.ndarray:

@@ -16,8 +16,7 @@ from facthold.facts.writing import Row, write_facts
 
 __all__ = ["read_facts", "real_facts", "write_facts"]
 
-SHOWN = 3
-"""Conflicts that an error names."""
+SHOWN = 3  # conflicts that an error names
 
 
 def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float[np.ndarray, " facts"] | None]:

@@ -77,8 +77,7 @@ class Format(NamedTuple):
     """A kind of file, and how it is read."""
 
     read: Callable[[Path], Rows]
-    unit: str = "line"
-    """What the numbers of the rows count."""
+    unit: str = "line"  # what the numbers of the rows count
 
     def records(self, path: Path) -> Iterator[Record]:
         return _records(str(path), self.unit, self.read(path))

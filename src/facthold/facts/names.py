@@ -14,13 +14,10 @@ from facthold._util.errors import FactholdError
 from facthold.facts.table import FactTable
 
 K = TypeVar("K", bound=Hashable)
-SUGGESTED = 5
-"""Names that an error suggests at most."""
-NEAR = 50
-"""Names whose likeness is measured exactly, after a quick look at all of them."""
+SUGGESTED = 5  # names that an error suggests at most
+NEAR = 50  # names whose likeness is measured exactly, after a quick look at all of them
 
-LONGEST = 10_000
-"""Characters of a free prompt at most: every word that is not known is compared with all names."""
+LONGEST = 10_000  # characters of a free prompt at most: every word that is not known is compared with all names
 
 
 class UnknownName(FactholdError):
@@ -56,8 +53,7 @@ def words(text: str) -> tuple[str, ...]:
 class Names:
     """The names of one kind of token, by number. A table without labels has the numbers for names."""
 
-    what: str
-    """'subject', 'relation' or 'answer'."""
+    what: str  # 'subject', 'relation' or 'answer'
     names: Sequence[str]
 
     @classmethod

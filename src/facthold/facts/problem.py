@@ -19,11 +19,9 @@ class FactualRecall:
     """Everything about the task but the model: ``fh.factual_recall(table, d=64, key=fh.derive("tokens", 0))``."""
 
     table: FactTable
-    phi: Float[np.ndarray, "V d"]
-    """Embeddings of all tokens: subjects, relations, noise, EOS, answers."""
+    phi: Float[np.ndarray, "V d"]  # embeddings of all tokens: subjects, relations, noise, EOS, answers
     T: int = SEQUENCE
-    p: Float[np.ndarray, " facts"] | None = None
-    """p(s, r), one number a fact; None: uniform."""
+    p: Float[np.ndarray, " facts"] | None = None  # p(s, r), one number a fact; None: uniform
     outputs: str = "vocabulary"
 
     def __post_init__(self) -> None:

@@ -21,8 +21,7 @@ from facthold.facts.table import FactTable
 
 __all__ = ["MOST_NOISE", "SEQUENCE", "Prompts", "alias_table", "check_distribution", "check_length", "uniform", "zipf"]
 
-NOISE, PLACES = 0, 1
-"""Streams of a prompt's key: its noise tokens, and where the subject and the relation stand."""
+NOISE, PLACES = 0, 1  # streams of a prompt's key: its noise tokens, and where the subject and the relation stand
 
 
 class Prompts(eqx.Module):
@@ -33,10 +32,8 @@ class Prompts(eqx.Module):
     """
 
     subjects: Int[Array, " facts"]
-    relations: Int[Array, " facts"]
-    """As tokens: S + r."""
-    answers: Int[Array, " facts"]
-    """From 0, not as tokens."""
+    relations: Int[Array, " facts"]  # as tokens: S + r
+    answers: Int[Array, " facts"]  # from 0, not as tokens
     keep: Float[Array, " facts"]
     other: Int[Array, " facts"]
     """Walker's alias table: draw i uniformly, keep it with probability ``keep``, else take ``other``."""

@@ -22,12 +22,9 @@ class Variant:
     """What is left open by (d, H, d_h, m) alone."""
 
     name: str
-    scaled: bool
-    """Whether scores are divided by sqrt(d_h)."""
-    outputs: str
-    """What the arg max and the softmax run over: 'vocabulary' or 'answers'."""
-    bias: bool
-    """Whether the MLP's first layer has a bias."""
+    scaled: bool  # whether scores are divided by sqrt(d_h)
+    outputs: str  # what the arg max and the softmax run over: 'vocabulary' or 'answers'
+    bias: bool  # whether the MLP's first layer has a bias
     embeddings: str
 
 

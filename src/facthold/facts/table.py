@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from facthold._util.errors import MissingPackage, check_one_of, check_positive, check_range, find
 from facthold._util.keys import PRNGKeyArray, fold
 
-NO_FACT = -1
-"""Where a table has no answer to (s, r), in `FactTable.matrix`."""
+NO_FACT = -1  # where a table has no answer to (s, r), in `FactTable.matrix`
 ON_CONFLICT = ("error", "first", "all")
 """What to do where (s, r) is given with several answers: refuse, keep the first, or take each as right."""
 

@@ -11,8 +11,7 @@ from facthold._util.files import writing
 from facthold.facts.formats import COLUMNS
 from facthold.facts.table import FactTable
 
-Row = tuple[str, str, str]
-"""Subject, relation, answer."""
+Row = tuple[str, str, str]  # subject, relation, answer
 
 
 def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:

@@ -24,17 +24,14 @@ from facthold.recipes.base import FactRecipe, Made, Question, Sizing
 from facthold.train.gated import Say, Width, gated
 from facthold.train.kept import Kept, fingerprint
 
-AUTO = "auto"
-"""'gated' or 'values', whichever is smaller; 'train' where max_params is too few for both."""
+AUTO = "auto"  # 'gated' or 'values', whichever is smaller; 'train' where max_params is too few for both
 OWN_FACTS = Variant("own facts", scaled=False, outputs="answers", bias=False, embeddings="sphere")
 """Constructions for people's own facts: the arg max runs over all answers, and not over the words of the question."""
 TOLERANCE = 0.15
-FRESH = 1 << 16
-"""Seeds of the prompts that judge start here, away from those of the searches."""
+FRESH = 1 << 16  # seeds of the prompts that judge start here, away from those of the searches
 FARTHEST, FARTHEST_TRAINED = 16, 4
 """A search ends at so many times its first guess; for what is trained earlier, as a try takes minutes."""
-SMALL = 64
-"""Subjects and relations of a table for which `values` may be smaller: it takes the square of their number."""
+SMALL = 64  # subjects and relations of a table for which `values` may be smaller: it takes the square of their number
 MOST = 1 << 26
 """Parameters that a search may start from: beyond, it takes hours and gigabytes. It ends at four times as many."""
 
@@ -46,16 +43,14 @@ class Built:
     model: Transformer
     problem: FactualRecall
     recipe: str
-    recall: float
-    """Share of all facts that are right in a prompt full of noise."""
+    recall: float  # share of all facts that are right in a prompt full of noise
     smallest_margin: float
     seconds: float
     bits: float
     """Bits that tell this table from others with the same answers, equally often, at this recall: no model that knows
     so much of each of them has fewer."""
     widths: Sequence[Width] = ()
-    kept: Kept | None = None
-    """The tries that were kept beside the model; whoever has written it says `Kept.done`."""
+    kept: Kept | None = None  # the tries that were kept beside the model; whoever has written it says `Kept.done`
 
     @property
     def n_params(self) -> int:
@@ -81,8 +76,7 @@ class _Wish:
     seed: int
     say: Say
     kept: Kept
-    prompts: dict[str, Any]
-    """n_noise, T and p."""
+    prompts: dict[str, Any]  # n_noise, T and p
 
 
 def build(

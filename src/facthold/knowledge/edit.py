@@ -32,46 +32,30 @@ from facthold.models.transformer import Transformer
 DRAWS, ROWS = 8, 1 << 12
 """Prompts of each fact that a change is made from, and of all facts together, where two of each are not more: a trained
 model's features depend a little on the noise."""
-OWN_DRAWS = 24
-"""More prompts of the edited fact: its answer has to be said in all others too."""
-PROBES = 10
-"""Fresh prompts in which the edited fact is asked."""
-SAMPLED = 1 << 13
-"""Facts by which embeddings of a new subject are compared."""
+OWN_DRAWS = 24  # more prompts of the edited fact: its answer has to be said in all others too
+PROBES = 10  # fresh prompts in which the edited fact is asked
+SAMPLED = 1 << 13  # facts by which embeddings of a new subject are compared
 
 
 @dataclass(frozen=True)
 class Report:
     """What one change did."""
 
-    kind: str
-    """'edit', 'add' or 'forget'."""
+    kind: str  # 'edit', 'add' or 'forget'
     subject: str
     relation: str
-    answers: tuple[str, ...]
-    """The new answer; all that are forgotten."""
-    before: str
-    """What the model said."""
-    said: str
-    """What it says now, in most of the prompts."""
-    efficacy: float
-    """Share of fresh prompts that say the new answer; for 'forget', that do not say the old one."""
-    matrix: str
-    """What was changed: the last linear map, or a neuron of its own."""
-    size: float
-    """Frobenius norm of the change over that of the last linear map."""
-    rank: int
-    """Of the change: 1, or 0 where nothing had to change."""
-    others: int
-    """Other facts of the table."""
-    specificity: float
-    """Share of the others that were right and still are."""
-    unchanged: float
-    """Share of all others with the same answer as before."""
-    more_params: int = 0
-    """Parameters that the model has more than before: those of a new neuron."""
-    new: tuple[str, ...] = ()
-    """Which names the table did not have: 'subject', 'answer'."""
+    answers: tuple[str, ...]  # the new answer; all that are forgotten
+    before: str  # what the model said
+    said: str  # what it says now, in most of the prompts
+    efficacy: float  # share of fresh prompts that say the new answer; for 'forget', that do not say the old one
+    matrix: str  # what was changed: the last linear map, or a neuron of its own
+    size: float  # frobenius norm of the change over that of the last linear map
+    rank: int  # of the change: 1, or 0 where nothing had to change
+    others: int  # other facts of the table
+    specificity: float  # share of the others that were right and still are
+    unchanged: float  # share of all others with the same answer as before
+    more_params: int = 0  # parameters that the model has more than before: those of a new neuron
+    new: tuple[str, ...] = ()  # which names the table did not have: 'subject', 'answer'
 
     @property
     def answer(self) -> str:

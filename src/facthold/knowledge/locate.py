@@ -25,8 +25,7 @@ from facthold.models.judge import NONE, Verdicts, joined, judge_outputs
 from facthold.models.transformer import Transformer
 
 DIRECT, MLP = "direct path", "MLP"
-NEURONS = 5
-"""Neurons that are named."""
+NEURONS = 5  # neurons that are named
 
 PerHead = Float[np.ndarray, "n H"]
 PerComponent = Float[np.ndarray, "n C"]
@@ -85,13 +84,10 @@ class Part:
     name: str
     contribution: float
     direct: float | None
-    through: float | None
-    """Only heads have these two."""
-    attends: str
-    """What a head looks at most, and how much."""
+    through: float | None  # only heads have these two
+    attends: str  # what a head looks at most, and how much
     ablated: float
-    says: str
-    """What the model says without it."""
+    says: str  # what the model says without it
     changed: bool
 
 
@@ -106,8 +102,7 @@ class Location:
     margin: float
     bias: float
     parts: tuple[Part, ...]
-    neurons: tuple[tuple[int, float], ...]
-    """The neurons with the largest parts of the margin."""
+    neurons: tuple[tuple[int, float], ...]  # the neurons with the largest parts of the margin
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

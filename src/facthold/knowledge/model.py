@@ -22,12 +22,9 @@ from facthold.models.transformer import Transformer
 if TYPE_CHECKING:
     from facthold.knowledge.locate import Location
 
-TOP = 5
-"""Answers that are shown, the one that is said among them."""
-FRESH = 1 << 20
-"""Seeds of prompts that judge start here, far from those that a model or a change is made from."""
-Name = str | int | float
-"""Names are text; numbers become text, as in `FactTable.of`."""
+TOP = 5  # answers that are shown, the one that is said among them
+FRESH = 1 << 20  # seeds of prompts that judge start here, far from those that a model or a change is made from
+Name = str | int | float  # names are text; numbers become text, as in `FactTable.of`
 
 
 @dataclass(frozen=True)
@@ -45,18 +42,13 @@ class Answer:
     subject: str
     relation: str
     answer: str
-    right: bool | None
-    """By the table; None for a question that is not in it."""
-    expected: tuple[str, ...]
-    """All right answers."""
+    right: bool | None  # by the table; None for a question that is not in it
+    expected: tuple[str, ...]  # all right answers
     margin: float
     """Best right answer minus best rival; for a question that is not in the table, what is said minus the next."""
-    probability: float
-    """Of what is said, by the softmax over all outputs."""
-    runners_up: tuple[Guess, ...]
-    """The next answers; none where many questions are asked at once."""
-    n_noise: int
-    """Noise tokens in the prompt."""
+    probability: float  # of what is said, by the softmax over all outputs
+    runners_up: tuple[Guess, ...]  # the next answers; none where many questions are asked at once
+    n_noise: int  # noise tokens in the prompt
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"in_table": self.right is not None}

@@ -23,20 +23,14 @@ from jaxtyping import Bool, Float, Int, UInt8
 from facthold.models.forward import BLOCK, Forward, Tokens
 from facthold.models.judge import contest
 
-ROUNDS = 8
-"""Solves for k and for delta. Later ones change little."""
-RIVALS = 16
-"""Rivals of each fact that are watched, those next to it, and the new answer."""
-FLOOR = 0.6
-"""The share of ``cap`` that every fact is brought back to where it has less."""
-URGENT = 5.0
-"""w of the edited fact, over all of its prompts; that of every other is 1."""
-RIDGE = 1e-4
-"""Of sum_j (h_j . k)^2 beside the pairs: it decides where no pair falls short."""
+ROUNDS = 8  # solves for k and for delta. Later ones change little.
+RIVALS = 16  # rivals of each fact that are watched, those next to it, and the new answer
+FLOOR = 0.6  # the share of ``cap`` that every fact is brought back to where it has less
+URGENT = 5.0  # w of the edited fact, over all of its prompts; that of every other is 1
+RIDGE = 1e-4  # of sum_j (h_j . k)^2 beside the pairs: it decides where no pair falls short.
 STABLE = 1e-8
 """Of the mean diagonal, on every matrix that is inverted: neurons that no fact uses would make it singular."""
-FEATURES = 1 << 26
-"""Features that are held at once, half a GiB. All else of a change is smaller, or comes in blocks."""
+FEATURES = 1 << 26  # features that are held at once, half a GiB. All else of a change is smaller, or comes in blocks.
 STEPS = (1.0, 0.5, 0.25, 0.1)
 """Shares of a least-squares step that are tried: which pairs fall short may change on the way."""
 
@@ -62,16 +56,12 @@ class Seen:
     """A model at n prompts, as far as an edit has to know it: the features of all of them are not held."""
 
     M: Float[np.ndarray, "q d"]
-    x: Float[np.ndarray, "n d"]
-    """What the MLP reads; without one, F."""
+    x: Float[np.ndarray, "n d"]  # what the MLP reads; without one, F
     F: Float[np.ndarray, "n d"]
-    silent: Bool[np.ndarray, " q"]
-    """Features that are zero at all prompts."""
+    silent: Bool[np.ndarray, " q"]  # features that are zero at all prompts
     prompts: Int[np.ndarray, " some"]
-    columns: Int[np.ndarray, " used"]
-    """The prompts and features that hang together with the edited ones."""
-    part: Readout
-    """These alone: all that the change can see."""
+    columns: Int[np.ndarray, " used"]  # the prompts and features that hang together with the edited ones
+    part: Readout  # these alone: all that the change can see
 
 
 def readout(forward: Forward, tokens: Tokens, columns: Int[np.ndarray, " used"] | None = None) -> Readout:
@@ -184,8 +174,7 @@ class _Problem:
     prompt: Int[np.ndarray, " rows"]
     """The prompt of each row of pairs: all n prompts, then the edited ones again, with every output for a rival."""
     U: Float[np.ndarray, "M d"]
-    G: Float[np.ndarray, "q q"]
-    """sum_j h_j h_j^T over the other facts, with `STABLE`."""
+    G: Float[np.ndarray, "q q"]  # sum_j h_j h_j^T over the other facts, with `STABLE`
     right: Int[np.ndarray, " rows"]
     rivals: Int[np.ndarray, "rows k"]
     lacking: Float[np.ndarray, "rows k"]

@@ -12,10 +12,8 @@ from facthold.facts.names import Names, clean, unfit
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable, Labels
 
-TRIES = 64
-"""Embeddings that are drawn for a new name; the one that disturbs least, or is told apart best, is taken."""
-SUBJECT_TRIES = 8
-"""For a subject each try is a pass over the table."""
+TRIES = 64  # embeddings that are drawn for a new name; the one that disturbs least, or is told apart best, is taken
+SUBJECT_TRIES = 8  # for a subject each try is a pass over the table
 
 
 def with_answer(problem: FactualRecall, name: str, F: Float[np.ndarray, "facts d"]) -> tuple[FactualRecall, int]:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from facthold.theory.limits_facts import allowed_errors, counting_bound
 
-SLACK = 20.0
-"""Bits: one random table in a million may break the bound."""
+SLACK = 20.0  # bits: one random table in a million may break the bound
 FLOAT_BITS = 32
 
 
@@ -25,12 +24,10 @@ class Account:
     """One model that was stored with its recall."""
 
     facts: int
-    D: int
-    """Answers, all equally likely, that each fact chose from."""
+    D: int  # answers, all equally likely, that each fact chose from
     wrong: int
     bits: float
-    tried: int = 1
-    """Models that were made or asked before this one was chosen, over seeds and sizes."""
+    tried: int = 1  # models that were made or asked before this one was chosen, over seeds and sizes
 
     @property
     def bound(self) -> float:

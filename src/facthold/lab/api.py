@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 AnyStore = Store | str | Path | None
 """An open store, the path of one, or None for the usual one: $FACTHOLD_STORE or facthold-results.sqlite here."""
-Changes = Mapping[str, Any]
-"""Values of a figure's grid that are not those of the preset."""
+Changes = Mapping[str, Any]  # values of a figure's grid that are not those of the preset
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,7 @@ class Drawn:
     notes: Sequence[str]
     """What the figure says in words, and what went wrong in single cells, such as a run that diverged."""
     files: Sequence[Path] = ()
-    missing: int = 0
-    """Cells that are not stored, where nothing was to be computed."""
+    missing: int = 0  # cells that are not stored, where nothing was to be computed
     seconds: float = 0.0
 
     def plot(self) -> "Canvas":
@@ -116,8 +114,7 @@ class Reproduced:
     figures: Sequence[Drawn]
     claims: Sequence[Judged]
     page: Path
-    left_out: Mapping[str, str]
-    """Figures that are not possible here, and why."""
+    left_out: Mapping[str, str]  # figures that are not possible here, and why
 
 
 def reproduce(

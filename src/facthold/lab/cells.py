@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 Result = dict[str, Any]
 """What a cell finds: JSON values by name. An expected failure is a value here, never an exception."""
 
-KINDS: dict[str, type["Cell"]] = {}
-"""Every kind of cell that was defined so far, by name."""
+KINDS: dict[str, type["Cell"]] = {}  # every kind of cell that was defined so far, by name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,7 @@ class Judgement:
 
     predicted: str
     measured: str
-    error: str
-    """How sure the measurement is: a standard error, an interval, or 'exact'."""
+    error: str  # how sure the measurement is: a standard error, an interval, or 'exact'
     holds: bool
 
 

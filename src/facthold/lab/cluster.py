@@ -17,10 +17,8 @@ from facthold.lab import probe
 from facthold.lab.cells import Cell
 from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
 
-COUNT_EVERY = 5.0
-"""Seconds after which the cores of the cluster are counted again: nodes come and go."""
-PATIENCE = 20.0
-"""Seconds without a head after which the run ends. Ray itself would abort this process after 60."""
+COUNT_EVERY = 5.0  # seconds after which the cores of the cluster are counted again: nodes come and go
+PATIENCE = 20.0  # seconds without a head after which the run ends. Ray itself would abort this process after 60.
 
 
 class RayCluster(OneLaneEach):

@@ -70,8 +70,7 @@ class Each:
 
 
 Count = Annotated[int, Between(least=1)]
-Whole = Annotated[int, Between(least=0)]
-"""0 mostly means: none, or left to somebody else."""
+Whole = Annotated[int, Between(least=0)]  # 0 mostly means: none, or left to somebody else
 Share = Annotated[float, Between(low=0, most=1)]
 Positive = Annotated[float, Between(low=0)]
 Seeds = Annotated[tuple[int, ...], Each()]

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 PRESETS = ("smoke", "quick", "paper")
 
-Values = Mapping[str, Any]
-"""A row as figures read it: the fields of the cell's spec and of its result, by name."""
+Values = Mapping[str, Any]  # a row as figures read it: the fields of the cell's spec and of its result, by name
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,11 @@ from facthold.lab.provenance import Provenance, provenance
 from facthold.lab.store import from_json, to_json
 from facthold.train.lanes import fix_lanes, shared_lanes
 
-RETRIES = 3
-"""How often a cell is tried again whose worker process or node died."""
-NAMED = 3
-"""How many of the cells that are given up are named."""
+RETRIES = 3  # how often a cell is tried again whose worker process or node died
+NAMED = 3  # how many of the cells that are given up are named
 COMPUTING = ("jax", "equinox", "optax", "diffrax", "scipy.optimize", "scipy.special", "facthold.train.race")
 """What cells import when they run."""
-WAIT = 0.5
-"""Seconds that a place waits at most before it lets the driver speak: Ctrl-C is heard, progress moves."""
+WAIT = 0.5  # seconds that a place waits at most before it lets the driver speak: Ctrl-C is heard, progress moves
 
 
 class Finished(NamedTuple):
@@ -44,8 +41,7 @@ class Running(NamedTuple):
     """A cell in flight."""
 
     cell: Cell
-    since: float
-    """Seconds since the epoch."""
+    since: float  # seconds since the epoch
 
 
 class Moment(NamedTuple):
@@ -58,8 +54,7 @@ class Moment(NamedTuple):
 class Place(ABC):
     """Where cells run. It is entered before it computes; once it is left, nothing of it goes on running."""
 
-    label: str
-    """A few words for `facthold status`; no host and no path."""
+    label: str  # a few words for `facthold status`; no host and no path
 
     @property
     @abstractmethod

@@ -7,8 +7,7 @@ Python's logging, and may abort the whole process. This module loads nothing of 
 import socket
 import sys
 
-SECONDS = 8.0
-"""Longer than a live cluster takes, also on a busy machine."""
+SECONDS = 8.0  # longer than a live cluster takes, also on a busy machine
 
 
 def listens(address: str, timeout: float) -> str | None:

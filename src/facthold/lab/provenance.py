@@ -14,30 +14,24 @@ from typing import Any
 import facthold
 from facthold.train.lanes import usable_cores
 
-GIT_SECONDS = 5.0
-"""No question to git may take longer: on a slow disk the commit is unknown rather than waited for."""
+GIT_SECONDS = 5.0  # no question to git may take longer: on a slow disk the commit is unknown rather than waited for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Provenance:
     """What stands beside every stored result. Nothing in it names the user, the host or a path."""
 
-    facthold: str
-    """Version of this package."""
+    facthold: str  # version of this package
     commit: str | None
     """Commit of the package's source tree, with '+dirty' when it was modified; None outside a checkout."""
-    date: str
-    """When the result was stored: ISO 8601, UTC."""
+    date: str  # when the result was stored: ISO 8601, UTC
     platform: str
     cpu: str
-    cores: int
-    """Cores that this process may use."""
+    cores: int  # cores that this process may use
     python: str
     jax: str
-    seeds: tuple[int, ...]
-    """The field 'seeds' or 'seed' of the cell's spec; empty when it has neither."""
-    seconds: float
-    """Wall time."""
+    seeds: tuple[int, ...]  # the field 'seeds' or 'seed' of the cell's spec; empty when it has neither
+    seconds: float  # wall time
 
 
 def provenance(seconds: float, spec: Mapping[str, Any] | None = None) -> Provenance:

@@ -21,8 +21,7 @@ COLOURS = {"holds": "good", "fails": "bad", "not run": "open"}
 MARKS = {"good": "✓", "bad": "✗", "open": "○"}
 NOTHING = "–"
 CLAIM = ("id", "place", "statement", "predicted", "measured", "error", "verdict")
-FIT = ("name", "slope", "constant", "interval", "n")
-"""Columns of claims and of fits."""
+FIT = ("name", "slope", "constant", "interval", "n")  # columns of claims and of fits
 
 
 def write_report(

@@ -17,14 +17,10 @@ from facthold.lab.places import Running
 from facthold.lab.store import Store
 from facthold.lab.tally import Best, Tally
 
-BEAT = 3.0
-"""Seconds between two notes of a driver that lives."""
-NEWS = 1.0
-"""Seconds between two notes where a cell has started or ended meanwhile."""
-STALE = 30.0
-"""Seconds without one after which it is taken for dead."""
-PATIENCE = 1.0
-"""Seconds that a note waits for another process that is writing; then it is left out."""
+BEAT = 3.0  # seconds between two notes of a driver that lives
+NEWS = 1.0  # seconds between two notes where a cell has started or ended meanwhile
+STALE = 30.0  # seconds without one after which it is taken for dead
+PATIENCE = 1.0  # seconds that a note waits for another process that is writing; then it is left out
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sweeps (
@@ -41,21 +37,15 @@ class Sweep:
     id: int
     title: str
     place: str
-    state: str
-    """'running', 'finished', 'interrupted' or 'failed', as the driver said itself."""
-    reason: str | None
-    """Why it failed."""
+    state: str  # 'running', 'finished', 'interrupted' or 'failed', as the driver said itself
+    reason: str | None  # why it failed
     started: float
-    beat: float
-    """When it was last heard of."""
+    beat: float  # when it was last heard of
     done: int
     total: int
-    stored: int
-    """Cells that had been stored before, and are not in ``total``."""
-    seconds_left: float
-    """As of the last beat."""
-    running: Sequence[tuple[str, float]]
-    """Label and start of the cells in flight."""
+    stored: int  # cells that had been stored before, and are not in ``total``
+    seconds_left: float  # as of the last beat
+    running: Sequence[tuple[str, float]]  # label and start of the cells in flight
     found: dict[str, Best]
 
     def state_now(self, now: float) -> str:

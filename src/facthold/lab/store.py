@@ -20,11 +20,9 @@ from facthold._util.errors import FactholdError, MissingPackage
 from facthold.lab.cells import Cell, Result, cell_of
 from facthold.lab.provenance import Provenance, provenance
 
-APPLICATION_ID = 0x66616374
-"""'fact', in the header of the file: tells our databases from others."""
+APPLICATION_ID = 0x66616374  # 'fact', in the header of the file: tells our databases from others
 SCHEMA_VERSION = 1
-BUSY_SECONDS = 60.0
-"""How long to wait for another process that is writing; a put takes milliseconds."""
+BUSY_SECONDS = 60.0  # how long to wait for another process that is writing; a put takes milliseconds
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS results (

@@ -15,8 +15,7 @@ from facthold._util.errors import FactholdError, check_positive
 from facthold.lab.cells import Cell
 from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
 
-READY = "ready"
-"""What a worker says when it has started."""
+READY = "ready"  # what a worker says when it has started
 
 
 class Workers(OneLaneEach):

@@ -27,10 +27,8 @@ class Probe:
     seed: int
     accuracy: float
     stored: bool
-    detail: str = ""
-    """How the probe ended, where that is more than its accuracy: 'futile', 'diverged'."""
-    steps: int = 0
-    """Training steps it took; 0 for constructions."""
+    detail: str = ""  # how the probe ended, where that is more than its accuracy: 'futile', 'diverged'
+    steps: int = 0  # training steps it took; 0 for constructions
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,8 @@ class Capacity:
     status: str
     """'found'; 'search ceiling': everything up to the ceiling was stored, the capacity is larger;
     'search floor': not even the floor was; 'failed': the probes gave no answer."""
-    stored: int | None
-    """Largest N that was stored (None where none was)."""
-    refused: int | None
-    """Smallest N above it that was not stored (None at the ceiling)."""
+    stored: int | None  # largest N that was stored (None where none was)
+    refused: int | None  # smallest N above it that was not stored (None at the ceiling)
     probes: tuple[Probe, ...] = ()
 
     @property

@@ -21,8 +21,7 @@ from facthold.measure.recall import right
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
-BLOCK = 1 << 10
-"""Facts asked at once. A constant, so that a fact's noise depends on the key and on its row alone."""
+BLOCK = 1 << 10  # facts asked at once. A constant, so that a fact's noise depends on the key and on its row alone.
 
 
 class MoreAnswers(eqx.Module):
@@ -31,8 +30,7 @@ class MoreAnswers(eqx.Module):
     start: Int[Array, " facts"]
     end: Int[Array, " facts"]
     answers: Int[Array, " extra"]
-    most: int = eqx.field(static=True)
-    """At least as many as any fact has."""
+    most: int = eqx.field(static=True)  # at least as many as any fact has
 
     @classmethod
     def of(cls, table: FactTable, rows: int) -> "MoreAnswers | None":
@@ -65,13 +63,10 @@ class Questions(eqx.Module):
 
     prompts: Prompts
     phi: Float[Array, "tokens d"]
-    query: Float[Array, " d"]
-    """The embedding of EOS."""
+    query: Float[Array, " d"]  # the embedding of EOS
     U: Float[Array, "M d"]
-    offered: Bool[Array, " M"]
-    """Marks the outputs that are there, among padding."""
-    more: MoreAnswers | None = None
-    """Further right answers, where the table has some."""
+    offered: Bool[Array, " M"]  # marks the outputs that are there, among padding
+    more: MoreAnswers | None = None  # further right answers, where the table has some
 
     @classmethod
     def of(cls, problem: FactualRecall, *, columns: int = 0, n_outputs: int = 0) -> "Questions":

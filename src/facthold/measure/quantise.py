@@ -24,10 +24,8 @@ from jaxtyping import Array, Float
 from facthold._util.errors import check_one_of, unknown
 from facthold.measure.grids import CLIPS, FEW, GRID_BITS, LADDER, MOST_LEVELS, SCALE_BITS, SCALES, Grid
 
-ROUNDING = 1e-9
-"""Slack when a recall is compared with a goal."""
-Model = Any
-"""Any model of this project: an Equinox module whose arrays are its weights."""
+ROUNDING = 1e-9  # slack when a recall is compared with a goal
+Model = Any  # any model of this project: an Equinox module whose arrays are its weights
 
 
 def on_grid(W: Float[Array, "*n"] | np.ndarray, grid: Grid, xp: Any = jnp) -> Any:
@@ -58,10 +56,8 @@ class Quantised:
 
     model: Model
     bits: float
-    scale_bits: int
-    """Of them, those of scales."""
-    n_weights: int
-    """Weights that are counted."""
+    scale_bits: int  # of them, those of scales
+    n_weights: int  # weights that are counted
     grids: Mapping[str, Grid]
 
     @property
@@ -95,11 +91,9 @@ def scale_bits(shape: Sequence[int], grid: Grid) -> int:
 class Found:
     """The fewest bits that were found for a goal."""
 
-    quantised: Quantised | None
-    """None where no grid is enough."""
+    quantised: Quantised | None  # none where no grid is enough
     recall: float
-    tried: int
-    """Models on grids that were asked before this one was chosen."""
+    tried: int  # models on grids that were asked before this one was chosen
 
 
 def fewest_bits(
@@ -162,8 +156,7 @@ class Recall(NamedTuple):
 
     choose: Sequence[Callable[[Model], float]]
     """What a grid is chosen by. Where the choice fails before the judge, the next one takes its place."""
-    judge: Callable[[Model], float]
-    """In prompts that no choice has seen."""
+    judge: Callable[[Model], float]  # in prompts that no choice has seen
 
 
 def judged_bits(

@@ -11,8 +11,7 @@ from facthold._util.padding import pad_rows, padded
 from facthold.memory.associations import Problem
 from facthold.models.memory import Memory
 
-BLOCK_ENTRIES = 1 << 24
-"""Scores held at once (64 MiB in float32): N x M of them do not fit in memory for large N."""
+BLOCK_ENTRIES = 1 << 24  # scores held at once (64 MiB in float32): N x M of them do not fit in memory for large N
 
 
 def recalled(memory: Memory, problem: Problem) -> Bool[Array, " N"]:

@@ -17,10 +17,8 @@ class Fit:
     name: str
     slope: float
     constant: float
-    interval: tuple[float, float]
-    """95% interval of the slope (of the constant, where the slope was given)."""
-    n: int
-    """Points in the fit."""
+    interval: tuple[float, float]  # 95% interval of the slope (of the constant, where the slope was given)
+    n: int  # points in the fit
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

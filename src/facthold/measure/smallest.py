@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from facthold.measure.capacity import CEILING, FLOOR, FOUND
 
-STEP = 1.5
-"""Factor by which the search steps away from its guess until it has met the other side."""
+STEP = 1.5  # factor by which the search steps away from its guess until it has met the other side
 
 
 @dataclass(frozen=True)
@@ -18,8 +17,7 @@ class Smallest:
     """'found'; 'search floor': even the floor is enough, and less may be; 'search ceiling': not even the ceiling is."""
     enough: int | None
     too_small: int | None
-    probes: tuple[tuple[int, float], ...]
-    """(size, accuracy), in the order in which they were asked."""
+    probes: tuple[tuple[int, float], ...]  # (size, accuracy), in the order in which they were asked
 
     @property
     def size(self) -> int | None:

@@ -63,12 +63,9 @@ class Problem(eqx.Module):
     Every construction takes a ``Problem`` and returns a memory; every measure takes both.
     """
 
-    E: Float[Array, "N d"]
-    """Input embeddings e_x."""
-    U: Float[Array, "M d"]
-    """Output embeddings u_y."""
-    f: Int[Array, " N"]
-    """The association map f*."""
+    E: Float[Array, "N d"]  # input embeddings e_x
+    U: Float[Array, "M d"]  # output embeddings u_y
+    f: Int[Array, " N"]  # the association map f*
 
     @property
     def N(self) -> int:

@@ -29,10 +29,8 @@ class States:
     """What a transformer computes at the last token of n prompts."""
 
     heads: Float[np.ndarray, "n H d_h"]
-    x: Float[np.ndarray, "n d"]
-    """F_MHSA, what the MLP reads (equation 5)."""
-    hidden: Float[np.ndarray, "n m"]
-    """sigma(W x + b); no columns without an MLP."""
+    x: Float[np.ndarray, "n d"]  # F_MHSA, what the MLP reads (equation 5)
+    hidden: Float[np.ndarray, "n m"]  # sigma(W x + b); no columns without an MLP
     F: Float[np.ndarray, "n d"]
 
     @property
@@ -45,16 +43,14 @@ class States:
 class Forward:
     """A transformer and the embeddings of its problem, ready to be asked. All weights are float64."""
 
-    keys: Float[np.ndarray, "H d"]
-    """W_K^T W_Q phi(EOS): a token's score in each head is its product with phi(z)."""
+    keys: Float[np.ndarray, "H d"]  # W_K^T W_Q phi(EOS): a token's score in each head is its product with phi(z)
     W_V: Float[np.ndarray, "H d_h d"]
     W_O: Float[np.ndarray, "H d_h d"]
     W: Float[np.ndarray, "m d"]
     b: Float[np.ndarray, " m"]
     V: Float[np.ndarray, "m d"]
     sigma: Activation
-    phi: Float[np.ndarray, "tokens d"]
-    """Embeddings of the tokens that can stand in a prompt, as they are stored."""
+    phi: Float[np.ndarray, "tokens d"]  # embeddings of the tokens that can stand in a prompt, as they are stored
     U: Float[np.ndarray, "M d"]
 
     @classmethod

@@ -16,27 +16,21 @@ from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
 from facthold.models.forward import BLOCK, Forward, Tokens
 
-NONE = -1
-"""Where there is no such output or no such row."""
-CANDIDATES = 3
-"""Rivals that are scored again in float64: the last of them bounds what all others may have."""
+NONE = -1  # where there is no such output or no such row
+CANDIDATES = 3  # rivals that are scored again in float64: the last of them bounds what all others may have
 
 Part = TypeVar("Part")
 Outputs = Int[np.ndarray, " n"]
-Pairs = Int[np.ndarray, " pairs"]
-"""One side of pairs (question, answer)."""
+Pairs = Int[np.ndarray, " pairs"]  # one side of pairs (question, answer)
 
 
 @dataclass(frozen=True, eq=False)
 class Verdicts:
     """n questions, judged. Outputs are rows of `FactualRecall.U`: the answers first."""
 
-    said: Outputs
-    """The output with the largest score."""
-    right: Outputs
-    """The right answer with the largest score; NONE for a question that is not in the table."""
-    rival: Outputs
-    """The best of those that are not right; without a right answer, the runner-up."""
+    said: Outputs  # the output with the largest score
+    right: Outputs  # the right answer with the largest score; NONE for a question that is not in the table
+    rival: Outputs  # the best of those that are not right; without a right answer, the runner-up
     margin: Float[np.ndarray, " n"]
     """Score of ``right`` (without one: of ``said``) minus that of ``rival``; inf where there is no rival."""
     probability: Float[np.ndarray, " n"]
@@ -115,11 +109,9 @@ class Contest:
     """For each of n questions its best right answer, and the best of the others, with their scores in float64."""
 
     right: Outputs
-    own: Float[np.ndarray, " n"]
-    """-inf where there is no right answer."""
+    own: Float[np.ndarray, " n"]  # -inf where there is no right answer
     rivals: Int[np.ndarray, "n k"]
-    against: Float[np.ndarray, "n k"]
-    """Largest first; -inf where no output is left."""
+    against: Float[np.ndarray, "n k"]  # largest first; -inf where no output is left
 
 
 def contest(

@@ -31,11 +31,9 @@ FORMAT = "1"
 MODELS: dict[str, type[eqx.Module]] = {
     kind.__name__: kind for kind in (LinearMemory, LowRankMemory, MLPMemory, Transformer)
 }
-PARTS = {"mlp": MLPMemory}
-"""Models inside of models, by their field."""
+PARTS = {"mlp": MLPMemory}  # models inside of models, by their field
 FACTS = ("subjects", "relations", "answers")
-LONGEST = 1 << 16
-"""T at most: a prompt of that length for each fact is made at once."""
+LONGEST = 1 << 16  # T at most: a prompt of that length for each fact is made at once
 V = TypeVar("V")
 
 

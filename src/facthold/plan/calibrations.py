@@ -17,8 +17,7 @@ from facthold._util.errors import FactholdError
 from facthold.recipes.base import Question
 
 FILE = Path(__file__).with_name("calibrations.json")
-PRODUCT = 512
-"""Size of the matrices whose product is timed."""
+PRODUCT = 512  # size of the matrices whose product is timed
 
 
 @dataclass(frozen=True)
@@ -32,15 +31,12 @@ class Calibration:
     goal: float
     seeds: tuple[int, ...]
     status: str
-    size: float | None
-    """Of the size that decides; None unless it was found."""
+    size: float | None  # of the size that decides; None unless it was found
     n_params: float | None
-    seconds: float | None
-    """Of building the model of this size once; for gated, of its whole search."""
+    seconds: float | None  # of building the model of this size once; for gated, of its whole search
     kind: str
     key: str
-    spec: Mapping[str, Any]
-    """The cell that found it."""
+    spec: Mapping[str, Any]  # the cell that found it
 
     @property
     def question(self) -> Question:

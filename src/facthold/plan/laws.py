@@ -15,10 +15,8 @@ from scipy.special import stdtrit
 
 from facthold.recipes.base import CONFIDENCE
 
-FEWEST = 4
-"""Tables that a law is fitted to at least."""
-LARGEST = 650.0
-"""Logarithms end here, far above every size that can be asked for: no number becomes infinite."""
+FEWEST = 4  # tables that a law is fitted to at least
+LARGEST = 650.0  # logarithms end here, far above every size that can be asked for: no number becomes infinite
 
 
 class Interval(NamedTuple):
@@ -29,8 +27,7 @@ class Interval(NamedTuple):
     high: float
 
 
-Features = tuple[float, ...]
-"""What theory says a size grows with: one number, or several with an exponent each."""
+Features = tuple[float, ...]  # what theory says a size grows with: one number, or several with an exponent each
 
 
 def _logs(name: str, values: Sequence[Features] | Sequence[float]) -> np.ndarray:
@@ -46,11 +43,9 @@ def _logs(name: str, values: Sequence[Features] | Sequence[float]) -> np.ndarray
 class Law:
     """What is known of every law that was fitted in logarithms."""
 
-    spread: float
-    """Standard deviation of log(y) around the law: what a new table adds."""
+    spread: float  # standard deviation of log(y) around the law: what a new table adds
     n: int
-    covariance: np.ndarray
-    """Of the constants (of their logarithms, but for exponents), in units of spread^2."""
+    covariance: np.ndarray  # of the constants (of their logarithms, but for exponents), in units of spread^2
 
     def interval(self, log_y: float, gradient: np.ndarray, confidence: float) -> Interval:
         """Around log(y), whose derivatives by the constants are the ``gradient``."""

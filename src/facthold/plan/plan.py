@@ -17,15 +17,11 @@ if TYPE_CHECKING:
     from facthold.facts.table import FactTable
 
 ACCURACY = 0.99
-LARGEST = 10**30
-"""Sizes above it are refused: nothing that can be counted is larger."""
+LARGEST = 10**30  # sizes above it are refused: nothing that can be counted is larger
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
-BUILDABLE = 10**10
-"""Parameters above which no command is given: no machine that runs this program builds such a model."""
-LONGEST = 30 * 86400.0
-"""Seconds beyond which none is given either."""
-ROUNDING = 1e-9
-"""A size that is whole but for the rounding of the fit is not rounded up."""
+BUILDABLE = 10**10  # parameters above which no command is given: no machine that runs this program builds such a model
+LONGEST = 30 * 86400.0  # seconds beyond which none is given either
+ROUNDING = 1e-9  # a size that is whole but for the rounding of the fit is not rounded up
 HELD = 0.85
 """Share of its calibrated tables that a recipe must have held: below, no size can be recommended for a new one."""
 
@@ -83,8 +79,7 @@ class Laws:
 
     size: PowerLaw
     seconds: StartedLaw | None
-    ranges: Mapping[str, tuple[float, float]]
-    """The smallest and the largest S, R, D and number of facts."""
+    ranges: Mapping[str, tuple[float, float]]  # the smallest and the largest S, R, D and number of facts
 
 
 def fit_laws(sizing: Sizing | None, goal: float, rows: Sequence[Calibration]) -> Laws | str:
@@ -115,21 +110,16 @@ class Planned:
     """What one recipe needs: a model that is large enough, or why there is none."""
 
     recipe: FactRecipe
-    reason: str | None = None
-    """Why there is no size."""
-    question: Question | None = None
-    """What the size is for: the accuracy is the next that was calibrated."""
-    shape: Shape | None = None
-    """The upper end of the interval: what is recommended."""
+    reason: str | None = None  # why there is no size
+    question: Question | None = None  # what the size is for: the accuracy is the next that was calibrated
+    shape: Shape | None = None  # the upper end of the interval: what is recommended
     expected: Shape | None = None
-    low: Shape | None = None
-    """Where half of all tables, and where hardly any, are held."""
+    low: Shape | None = None  # where half of all tables, and where hardly any, are held
     seconds: Interval | None = None
     outside: Mapping[str, float] | None = None
     """By what factor S, R, D and the facts lie outside of the calibrated ranges, where they do."""
     ranges: Mapping[str, tuple[float, float]] | None = None
-    needed: float = 0.0
-    """Bits that no model can do without."""
+    needed: float = 0.0  # bits that no model can do without
 
     @property
     def name(self) -> str:

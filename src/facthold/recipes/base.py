@@ -110,10 +110,8 @@ class Question(NamedTuple):
     R: int
     D: int
     accuracy: float = 1.0
-    known: int = 0
-    """Facts, where they are not all of S x R."""
-    noise: int = 0
-    """Different noise tokens in prompts; 0: as many as subjects and relations."""
+    known: int = 0  # facts, where they are not all of S x R
+    noise: int = 0  # different noise tokens in prompts; 0: as many as subjects and relations
 
     @classmethod
     def of(cls, table: "FactTable", accuracy: float = 1.0, noise: int = 0) -> "Question":
@@ -174,33 +172,21 @@ class Sizing:
     c and b are fitted (`plan.laws`); all other sizes follow from rules.
     """
 
-    size: str
-    """The size that is fitted: d, d_h or m."""
-    x: Callable[[Question], tuple[float, ...]]
-    """The quantities that theory says the size grows with."""
-    law: str
-    """x in words."""
-    guess: Callable[[Question], float]
-    """Where a search starts. Not from x: another law needs no new calibrations."""
-    shape: Callable[[Question, int], Shape]
-    """The model of a size."""
-    d: Callable[[Question], int] = lambda question: 0
-    """The rule for d; 0 where d is what is fitted."""
-    least: Callable[[Question], int] = lambda question: 1
-    """The smallest size that its own rules allow."""
-    per_head: int = 0
-    """Tokens that a head serves; 0: left to the recipe."""
+    size: str  # the size that is fitted: d, d_h or m
+    x: Callable[[Question], tuple[float, ...]]  # the quantities that theory says the size grows with
+    law: str  # x in words
+    guess: Callable[[Question], float]  # where a search starts. Not from x: another law needs no new calibrations.
+    shape: Callable[[Question, int], Shape]  # the model of a size
+    d: Callable[[Question], int] = lambda question: 0  # the rule for d; 0 where d is what is fitted
+    least: Callable[[Question], int] = lambda question: 1  # the smallest size that its own rules allow
+    per_head: int = 0  # tokens that a head serves; 0: left to the recipe
     tied: tuple[str, float] | None = None
     """A size that grows with d, and its multiple of d: at one d no such size is enough for some tables, and at a d that
     is large enough for all, small ones are enough for some."""
-    goals: tuple[float, ...] = CONVEX
-    """The accuracies of its calibrations."""
-    confidence: float = CAUTIOUS
-    """Of the interval of its size."""
-    tables: tuple[tuple[int, int, int], ...] = ()
-    """(S, R, D) of its calibrations; none: those that `plan` has for all."""
-    work: Callable[[Question, Shape], float] = pass_over_facts
-    """What its seconds grow with."""
+    goals: tuple[float, ...] = CONVEX  # the accuracies of its calibrations
+    confidence: float = CAUTIOUS  # of the interval of its size
+    tables: tuple[tuple[int, int, int], ...] = ()  # (S, R, D) of its calibrations; none: those that `plan` has for all
+    work: Callable[[Question, Shape], float] = pass_over_facts  # what its seconds grow with
 
     def unit(self, question: Question) -> int:
         """Sizes are multiples of it: d of a trained model, of its heads."""
@@ -216,8 +202,7 @@ class Sizes(NamedTuple):
 
     d_h: int = 0
     m: int = 0
-    per_head: int = 0
-    """Tokens that a head, or a group of heads, serves."""
+    per_head: int = 0  # tokens that a head, or a group of heads, serves
 
 
 class Made(NamedTuple):

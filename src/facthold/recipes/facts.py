@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from facthold.models.transformer import Transformer
     from facthold.train.gated import Say
 
-PER_HEAD = 4
-"""Tokens that a head of the attention-only construction serves, where nothing else is said."""
+PER_HEAD = 4  # tokens that a head of the attention-only construction serves, where nothing else is said
 ATTENTION = ("W_K", "W_Q", "W_V")
 """Weights that depend on the embeddings and on which facts are asked, and not on the answers."""
 ALL_BUT_V = (*ATTENTION, "W_O", "mlp.W")
@@ -97,8 +96,7 @@ def subjects_per_answer(q: Question) -> float:
 
 
 ATTENTION_TIED, MLP_TIED = ("d_h", 1 / 4), ("m", 8.0)
-WON = 1.0
-"""The margin of recipes whose scores grow with their weights."""
+WON = 1.0  # the margin of recipes whose scores grow with their weights
 
 PAPER = (
     FactRecipe(
@@ -248,8 +246,7 @@ GATED = FactRecipe(
 HEADS = 4
 """Of trained models at every size: with eight, heads of the smallest models have one dimension, and such models hold
 half as much per parameter (docs/findings.md). d is a multiple of it, and H d_h = d."""
-BETA = 4
-"""m = 4 d, as in most of figure 4."""
+BETA = 4  # m = 4 d, as in most of figure 4
 
 
 def train_shape(d: int) -> Shape:

@@ -10,12 +10,9 @@ from facthold.lab.figure import Values
 from facthold.measure.scaling import Fit, fit_constant, fit_exponent
 from facthold.theory.bounds import Number
 
-TOLERANCE = 0.12
-"""How far a measured exponent may lie from the predicted one."""
-CONSTANT_TOLERANCE = 0.25
-"""How far a fitted constant may lie from the authors' guide line, as a share of it."""
-STANDARD_ERRORS = 4.0
-"""How far a measured mean may lie from an exact prediction: beyond it once in 16,000 by chance."""
+TOLERANCE = 0.12  # how far a measured exponent may lie from the predicted one
+CONSTANT_TOLERANCE = 0.25  # how far a fitted constant may lie from the authors' guide line, as a share of it
+STANDARD_ERRORS = 4.0  # how far a measured mean may lie from an exact prediction: beyond it once in 16,000 by chance
 
 T = TypeVar("T")
 Measure = Callable[[Values], Number]

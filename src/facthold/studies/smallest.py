@@ -17,8 +17,7 @@ class Trial(NamedTuple):
     """A model of one size that was tried."""
 
     accuracy: float
-    about: Mapping[str, Any]
-    """What the result says of it where its size is the smallest: at least ``n_params``."""
+    about: Mapping[str, Any]  # what the result says of it where its size is the smallest: at least ``n_params``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +56,9 @@ class SizeSearch(TableCell):
 class ConstructionSize(SizeSearch):
     """The smallest size of a construction."""
 
-    farthest: ClassVar[int]
-    """A search ends at so many times its guess too."""
+    farthest: ClassVar[int]  # a search ends at so many times its guess too
 
-    d: Whole = 0
-    """Embedding dimension; 0 where it is what is searched."""
+    d: Whole = 0  # embedding dimension; 0 where it is what is searched
     per_head: Whole = 0
     guess: Count = 64
     tolerance: Annotated[float, Between(least=0)]

@@ -10,14 +10,10 @@ from scipy.special import lambertw
 
 Number = int | float
 
-LINEAR_CONSTANT = 1.3
-"""Guide line of figure 1, left: 1.3 N ln N = d^2 for trained linear memories."""
-MLP_CONSTANT = 0.35
-"""Guide line of figure 1, right: 0.35 N ln N = m d for trained MLP memories."""
-MLP_FIXED_CONSTANT = 1.2
-"""Guide line of figure 6: 1.2 N = m d for trained MLP memories with 32 outputs."""
-FACTS_A_PARAMETER = 0.15
-"""Figure 4, left: facts = 0.15 parameters."""
+LINEAR_CONSTANT = 1.3  # guide line of figure 1, left: 1.3 N ln N = d^2 for trained linear memories
+MLP_CONSTANT = 0.35  # guide line of figure 1, right: 0.35 N ln N = m d for trained MLP memories
+MLP_FIXED_CONSTANT = 1.2  # guide line of figure 6: 1.2 N = m d for trained MLP memories with 32 outputs
+FACTS_A_PARAMETER = 0.15  # figure 4, left: facts = 0.15 parameters
 
 
 def bits_injective(N: int, M: int) -> float:

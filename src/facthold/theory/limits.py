@@ -15,12 +15,10 @@ from scipy.special import bernoulli
 
 from facthold.theory.bounds import Number
 
-LARGEST = 10**60
-"""Sizes above it are refused: products of a few of them must stay numbers."""
+LARGEST = 10**60  # sizes above it are refused: products of a few of them must stay numbers
 STEEPEST = 100.0
 """The largest exponent of a power law: above it all but the first association are as good as never asked for."""
-DIRECT = 32
-"""So many terms of a power sum are added one by one before Euler and Maclaurin take over."""
+DIRECT = 32  # so many terms of a power sum are added one by one before Euler and Maclaurin take over
 CORRECTIONS = bernoulli(16)[2::2] / np.array([math.factorial(n) for n in range(2, 17, 2)])
 """B_2k / (2k)!, k = 1, ..., 8, of their formula."""
 
@@ -43,8 +41,7 @@ def amount(name: str, value: Number) -> float:
 class Frequencies:
     """p(1) >= p(2) >= ..., by what is left of it: ``tail(k)`` = sum of p(x) over x > k."""
 
-    N: Number
-    """Associations that are asked for at all; infinite for some power laws."""
+    N: Number  # associations that are asked for at all; infinite for some power laws
     tail: Callable[[int], float]
 
 
@@ -125,8 +122,7 @@ class PowerLaw:
     exponent: float
     first: float
     last: float
-    limit: float
-    """What least_loss / B^exponent tends to for N infinite and B large."""
+    limit: float  # what least_loss / B^exponent tends to for N infinite and B large
 
 
 def corollary_1(M: Number, alpha: Number, N: Number = math.inf) -> PowerLaw:

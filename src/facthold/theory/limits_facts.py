@@ -21,8 +21,7 @@ CHERNOFF = math.sqrt(8)
 """A constant C for which lemma 9 is proved; the paper only says that there is one (see `facts_bits`)."""
 MOST_ANSWERS = 1 << 1000
 """Answers that tables may choose from where they are counted: all sign vectors of a memory that is read by signs."""
-TERMS = 1 << 17
-"""Up to so many wrong answers `tables_within` adds all terms."""
+TERMS = 1 << 17  # up to so many wrong answers `tables_within` adds all terms
 
 KINDS = {
     "random": None,
@@ -65,18 +64,12 @@ def known_blocks_bits_for_loss(S: Number, R: Number, D: Number, loss: Number) ->
 class FactsBound:
     """Theorem 8, and its terms, in bits."""
 
-    bits: float | None
-    """facts + answers - lower_order - forgiven, 0 where that is negative; None: no bound."""
-    reason: str
-    """Why there is no bound, or on what it rests."""
-    facts: float = 0.0
-    """S R log2 D."""
-    answers: float = 0.0
-    """R D log2(|V| / D)."""
-    lower_order: float = 0.0
-    """epsilon_lot of the proof."""
-    forgiven: float = 0.0
-    """((1 + eta) R D + R S) L: what a loss above zero saves."""
+    bits: float | None  # facts + answers - lower_order - forgiven, 0 where that is negative; None: no bound
+    reason: str  # why there is no bound, or on what it rests
+    facts: float = 0.0  # S R log2 D
+    answers: float = 0.0  # R D log2(|V| / D)
+    lower_order: float = 0.0  # epsilon_lot of the proof
+    forgiven: float = 0.0  # ((1 + eta) R D + R S) L: what a loss above zero saves
 
 
 def facts_bits(S: Number, R: Number, D: Number, V: Number, loss: Number = 0.0, C: Number = CHERNOFF) -> FactsBound:

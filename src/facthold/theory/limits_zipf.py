@@ -15,8 +15,7 @@ import numpy as np
 from facthold.theory.bounds import Number
 from facthold.theory.limits import Frequencies, power_law, power_sum
 
-ROWS = 1 << 22
-"""Rows of a product that are looked at one by one at most."""
+ROWS = 1 << 22  # rows of a product that are looked at one by one at most
 
 
 def product_law(S: Number, R: Number, alpha_s: Number, alpha_r: Number) -> Frequencies:

@@ -32,22 +32,18 @@ from jaxtyping import Float
 
 from facthold._util.errors import check_positive, unknown
 
-FAR = 700.0
-"""exp of more overflows: no gap beyond is asked for."""
-LEAST = 1e-20
-"""Losses below are not asked for: the curves end at gaps of 60."""
+FAR = 700.0  # exp of more overflows: no gap beyond is asked for
+LEAST = 1e-20  # losses below are not asked for: the curves end at gaps of 60
 
 
 @dataclass(frozen=True)
 class Growth:
     """How one kind of token learns to tell its ``n`` choices apart, each choice being ``block`` answers."""
 
-    frequency: float
-    """p(z): how often the token stands in a prompt."""
+    frequency: float  # p(z): how often the token stands in a prompt
     n: int
     block: int
-    log_invariant: float
-    """log C, of k^2 - w^2."""
+    log_invariant: float  # log C, of k^2 - w^2
 
     @property
     def norm(self) -> float:

@@ -35,14 +35,12 @@ from facthold.train.protocols import BATCH, Protocol, protocol
 from facthold.train.race import racing
 from facthold.train.tasks import RecallFacts, StoreAssociations
 
-ROUNDS = 3
-"""The two sides take turns this often, so that a busy moment of the machine meets both."""
+ROUNDS = 3  # the two sides take turns this often, so that a busy moment of the machine meets both
 STEPS, STEPS_BETWEEN = 128, 16
 """Steps of ours that are timed together, at least, and plain steps between two looks at the clock."""
 
 
-Plain = Iterator[tuple[Any, Array]]
-"""The weights and the loss after each step."""
+Plain = Iterator[tuple[Any, Array]]  # the weights and the loss after each step
 
 
 def plain_training(

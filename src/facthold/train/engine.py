@@ -39,19 +39,16 @@ GROUPS = 2
 """Members of one shape are spread over at least so many groups. It is not the number of lanes, so that a result is
 the same to the bit on any number of them."""
 
-CALL_STEPS = 1 << 11
-"""Steps a compiled call makes at most, so that Ctrl-C and progress get a word in."""
+CALL_STEPS = 1 << 11  # steps a compiled call makes at most, so that Ctrl-C and progress get a word in
 
 RACE_STEPS = 1 << 9
 """Steps after which the members of a race hear of each other. A number of steps and not of seconds: how long the
 others trained does not depend on who was faster that day."""
 
-ROUNDING = 1e-6
-"""Slack when an accuracy in float32 is compared with the goal: far below one association in a million."""
+ROUNDING = 1e-6  # slack when an accuracy in float32 is compared with the goal: far below one association in a million
 
 
-Seen = dict[str, Any]
-"""What a task observes of its model at a look, by name; see `Task.observe`."""
+Seen = dict[str, Any]  # what a task observes of its model at a look, by name; see `Task.observe`
 Listener = Callable[[int, int, float, Seen], None]
 """Hears of a member by its index, its steps so far, and its accuracy and what else was seen at the last look."""
 
@@ -65,10 +62,8 @@ class Member(NamedTuple):
     model: Any
     task: Task
     key: PRNGKeyArray
-    lr: float | None = None
-    """Its own learning rate; None: the protocol's."""
-    race: Hashable = None
-    """Members with the same race are tries at one question. None: alone."""
+    lr: float | None = None  # its own learning rate; None: the protocol's
+    race: Hashable = None  # members with the same race are tries at one question. None: alone.
 
 
 @dataclass(frozen=True)
@@ -76,17 +71,12 @@ class Run:
     """How training one member ended."""
 
     model: Any
-    status: str
-    """'reached' the goal, 'exhausted' its steps, given up as 'futile', 'diverged', or 'outrun' in its race."""
+    status: str  # 'reached' the goal, 'exhausted' its steps, given up as 'futile', 'diverged', or 'outrun' in its race
     steps: int
-    best: float
-    """Highest accuracy at any look. A member that diverged keeps what it had reached before."""
-    final: float
-    """Accuracy at the last look; nan where the run diverged."""
-    curve: np.ndarray
-    """Accuracy at each look."""
-    seen: Seen = field(default_factory=dict)
-    """What the task observes, at each look."""
+    best: float  # highest accuracy at any look. A member that diverged keeps what it had reached before.
+    final: float  # accuracy at the last look; nan where the run diverged
+    curve: np.ndarray  # accuracy at each look
+    seen: Seen = field(default_factory=dict)  # what the task observes, at each look
 
     @property
     def succeeded(self) -> bool:
@@ -99,10 +89,8 @@ class _State(NamedTuple):
     looks: Int[Array, ""]
     status: Int[Array, ""]
     curve: Float[Array, " looks"]
-    best: Float[Array, " looks"]
-    """Highest accuracy up to each look."""
-    seen: Seen
-    """What the task observes, at each look."""
+    best: Float[Array, " looks"]  # highest accuracy up to each look
+    seen: Seen  # what the task observes, at each look
 
 
 def fit(
@@ -168,8 +156,7 @@ def _shapes(tree: Any) -> tuple[Hashable, ...]:
 class Group:
     """Members that train in one loop, and how far they have come."""
 
-    states: _State
-    """Set by the first `advance`."""
+    states: _State  # set by the first `advance`
 
     def __init__(
         self, indices: list[int], members: Sequence[Member], protocol: Protocol, listener: Listener | None

@@ -30,17 +30,12 @@ from facthold.train.groups import FactGroup, fact_groups, join, store_group
 from facthold.train.kept import Kept
 from facthold.train.lanes import Stopped, shared_lanes
 
-STEP = 1.2
-"""Factor between the tries of a width. The last that was enough is taken: a try that fails takes longest."""
-LARGE = 30_000
-"""Facts of a table above which the first width that is enough is taken: each further try takes minutes."""
-ROOMY = 1.5
-"""So many times the guess is what such a table starts with: few steps for many facts need more room."""
-WIDEST = 8.0
-"""A search ends at so many times its first guess: what does not fit there has another reason."""
+STEP = 1.2  # factor between the tries of a width. The last that was enough is taken: a try that fails takes longest.
+LARGE = 30_000  # facts of a table above which the first width that is enough is taken: each further try takes minutes
+ROOMY = 1.5  # so many times the guess is what such a table starts with: few steps for many facts need more room
+WIDEST = 8.0  # a search ends at so many times its first guess: what does not fit there has another reason
 
-Say = Callable[[str], None]
-"""Told in a few words how far a search is."""
+Say = Callable[[str], None]  # told in a few words how far a search is
 
 
 @dataclass(frozen=True)
@@ -50,10 +45,8 @@ class Width:
     name: str
     facts: int
     m: int
-    share: float
-    """Share of the group's facts that win by a margin while they are stored."""
-    tries: tuple[tuple[int, float], ...]
-    """(width, share) of all that were tried."""
+    share: float  # share of the group's facts that win by a margin while they are stored
+    tries: tuple[tuple[int, float], ...]  # (width, share) of all that were tried
 
 
 def gated(

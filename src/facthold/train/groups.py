@@ -24,12 +24,9 @@ from facthold.train.engine import Member, fit
 from facthold.train.protocols import BATCH, LEARNING, MARGIN
 from facthold.train.sampled import LOOKED, StoreSampled, won_by
 
-FEWEST = 128
-"""Facts that a group has at least, where there are so many: below, a relation shares its neurons."""
-LEAST = 0.1
-"""What `MARGIN` is for groups so large that training longer, or again at a larger width, takes minutes."""
-EPOCHS = 200
-"""How often each fact is seen at least."""
+FEWEST = 128  # facts that a group has at least, where there are so many: below, a relation shares its neurons
+LEAST = 0.1  # what `MARGIN` is for groups so large that training longer, or again at a larger width, takes minutes
+EPOCHS = 200  # how often each fact is seen at least
 NARROW = 128
 """Up to this width the learning rate is that of the protocol; beyond, it falls with the square root of the width."""
 
@@ -38,13 +35,10 @@ NARROW = 128
 class FactGroup:
     """Facts that share neurons."""
 
-    rows: Int[np.ndarray, " n"]
-    """Rows of the table."""
-    marks: Int[np.ndarray, " marks"]
-    """The tokens (of the kind that has a head each) at which the neurons may speak."""
+    rows: Int[np.ndarray, " n"]  # rows of the table
+    marks: Int[np.ndarray, " marks"]  # the tokens (of the kind that has a head each) at which the neurons may speak
     problem: Problem
-    also: Int[np.ndarray, "extra 2"]
-    """Further right answers: (row of this group, answer)."""
+    also: Int[np.ndarray, "extra 2"]  # further right answers: (row of this group, answer)
 
     def __len__(self) -> int:
         return len(self.rows)

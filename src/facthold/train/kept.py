@@ -17,8 +17,7 @@ from facthold._util.files import writing
 from facthold.facts.table import FactTable
 from facthold.models.memory import MLPMemory
 
-Try = tuple[MLPMemory, float]
-"""Neurons that were tried, and the share of their facts that they recall."""
+Try = tuple[MLPMemory, float]  # neurons that were tried, and the share of their facts that they recall
 
 
 def fingerprint(table: FactTable, **settings: Any) -> str:

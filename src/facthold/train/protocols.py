@@ -14,8 +14,7 @@ from facthold._util.errors import check_one_of, check_positive, find
 OPTIMISERS = ("adam", "adam-95", "sgd")
 """adam-95 forgets second moments within about 20 steps (b2 = 0.95): on batches it stores more in as many steps."""
 RULES = ("best", "final")
-BATCH = 1 << 10
-"""Prompts in a step of training on facts."""
+BATCH = 1 << 10  # prompts in a step of training on facts
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class Futility:
     optimism: float = 2.0
     least: float = 0.03
     slack: float = 0.3
-    after: float = 1 / 32
-    """Share of the steps before which no run is given up."""
+    after: float = 1 / 32  # share of the steps before which no run is given up
 
     def hopeless(self, now: Any, half: Any, looks: Any, all_looks: int, goal: float) -> Any:
         """The rule, for floats and for traced arrays: best accuracy now and at half the looks so far."""
@@ -103,8 +101,7 @@ SLOW_START = Futility(optimism=1.5, after=1 / 8)
 """For transformers: their accuracy stays near that of a guess at first, for longer at a small learning rate, and then
 grows faster than that of memories. Chosen on runs of one seed; ``benchmarks/fact_futility.py`` tries it on others."""
 
-LRS = (1e-3, 3e-3, 1e-2)
-"""The learning rates that the authors' code tries in turn for each transformer."""
+LRS = (1e-3, 3e-3, 1e-2)  # the learning rates that the authors' code tries in turn for each transformer
 
 # AdamW with the weight decay 0 that the authors' code gives it is Adam.
 PROTOCOLS = {
@@ -125,8 +122,7 @@ LEARNING = Protocol(
     check_every=64, goal=1.0, futility=Futility(after=1 / 2), decay=True,
 )  # fmt: skip
 """Of the groups of neurons that hold a relation's facts (`train.groups`)."""
-MARGIN = 1.0
-"""By how much an answer must win in it, so that rounding, noise and an edit elsewhere cannot tip it."""
+MARGIN = 1.0  # by how much an answer must win in it, so that rounding, noise and an edit elsewhere cannot tip it
 
 
 def protocol(name: str) -> Protocol:

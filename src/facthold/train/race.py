@@ -24,8 +24,7 @@ class Best(NamedTuple):
 
     run: Run
     lr: float | None
-    runs: Sequence[Run]
-    """All of them, in the order of the learning rates."""
+    runs: Sequence[Run]  # all of them, in the order of the learning rates
 
     @property
     def model(self) -> Transformer:

@@ -13,18 +13,12 @@ from facthold.models.memory import Memory
 from facthold.train.losses import mean_cross_entropy
 from facthold.train.tasks import BATCH, Task
 
-RIVALS = 1 << 10
-"""Outputs that a batch is compared with at most, of those that some input has."""
-OTHERS = 1 << 9
-"""Outputs of all, as rivals beside them."""
-ALL = 1 << 11
-"""Up to so many outputs all are rivals: drawing them would cost more in steps than it saves in time."""
-FEWEST = 1 << 8
-"""Own outputs are padded to so many at least: small problems then share a compiled loop."""
-LOOKED = 1 << 12
-"""Inputs that a look asks at most."""
-BLOCK = 1 << 8
-"""Inputs whose scores against all outputs are held at once."""
+RIVALS = 1 << 10  # outputs that a batch is compared with at most, of those that some input has
+OTHERS = 1 << 9  # outputs of all, as rivals beside them
+ALL = 1 << 11  # up to so many outputs all are rivals: drawing them would cost more in steps than it saves in time
+FEWEST = 1 << 8  # own outputs are padded to so many at least: small problems then share a compiled loop
+LOOKED = 1 << 12  # inputs that a look asks at most
+BLOCK = 1 << 8  # inputs whose scores against all outputs are held at once
 
 
 class StoreSampled(Task):
@@ -38,11 +32,9 @@ class StoreSampled(Task):
     problem: Problem
     n_inputs: Int[Array, ""]
     n_outputs: Int[Array, ""]
-    own: Int[Array, " own"]
-    """The outputs that some input has, padded."""
+    own: Int[Array, " own"]  # the outputs that some input has, padded
     n_own: Int[Array, ""]
-    also: Int[Array, "N k"]
-    """Further outputs that are right too: no rivals. Padded by the right one."""
+    also: Int[Array, "N k"]  # further outputs that are right too: no rivals. Padded by the right one.
     margin: Float[Array, ""]
 
     @classmethod

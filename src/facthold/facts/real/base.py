@@ -18,16 +18,12 @@ class Source:
 
     name: str
     about: str
-    subject: str
-    """What a subject is."""
-    relations: tuple[str, ...]
-    """Those with one answer to a subject."""
+    subject: str  # what a subject is
+    relations: tuple[str, ...]  # those with one answer to a subject
     packages: tuple[str, ...]
-    extra: str
-    """The extra of facthold that installs the packages."""
+    extra: str  # the extra of facthold that installs the packages
     licence: str
-    origin: str
-    """Where the packages have their data from."""
+    origin: str  # where the packages have their data from
     read: Callable[[], Iterable[tuple[str, str, Any]]]
     """Every fact of every relation; what is missing may come as None or empty."""
     several: tuple[str, ...] = ()

@@ -31,28 +31,20 @@ class Grid:
     # d of memories that are read by arg max
     linear: Sizes = ()
     low_rank: Sizes = ()
-    closed: Sizes = ()
-    """MLPs in closed form; m = ``ratio`` d."""
-    solved: Sizes = ()
-    """MLPs by convex problems."""
+    closed: Sizes = ()  # MLPs in closed form; m = ``ratio`` d
+    solved: Sizes = ()  # MLPs by convex problems
     trained_linear: Sizes = ()
     trained_mlp: Sizes = ()
     on_grid_linear: Sizes = ()
     on_grid_mlp: Sizes = ()
-    signs: Sizes = ()
-    """d of memories that are read by signs."""
+    signs: Sizes = ()  # d of memories that are read by signs
     ratio: Count = 4
     loads: tuple[float, ...] = LOADS
-    narrow: tuple[str, ...] = ()
-    """Constructions of transformers with a small d; none: all that go beyond the paper."""
-    tables: Sizes = ()
-    """S = R of the tables that they are built for."""
-    wide_tables: Sizes = ()
-    """S = R for the constructions that need a large d."""
-    trained: Sizes = ()
-    """S = R of the tables that transformers are trained on."""
-    levels: tuple[int, ...] = (15,)
-    """Grids that transformers are trained on, besides being rounded afterwards."""
+    narrow: tuple[str, ...] = ()  # constructions of transformers with a small d; none: all that go beyond the paper
+    tables: Sizes = ()  # S = R of the tables that they are built for
+    wide_tables: Sizes = ()  # S = R for the constructions that need a large d
+    trained: Sizes = ()  # S = R of the tables that transformers are trained on
+    levels: tuple[int, ...] = (15,)  # grids that transformers are trained on, besides being rounded afterwards
     D: Count = 8
     rooms: tuple[float, ...] = (1.0, 1.5, 2.2)
     trained_rooms: tuple[float, ...] = (1.5, 2.2)

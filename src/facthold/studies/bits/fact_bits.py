@@ -23,16 +23,12 @@ if TYPE_CHECKING:
     from facthold.models.transformer import Transformer
 
 TRAINED = "trained"
-CHOSEN = (4, 16)
-"""Prompts of each fact that a grid is chosen by; a fact counts where it is right in all of them."""
-JUDGED = 4
-"""Fresh prompts of each fact, by which the choice is judged in the same way."""
-TOLERANCE = 0.1
-"""Relative width at which the search for the smallest construction ends."""
+CHOSEN = (4, 16)  # prompts of each fact that a grid is chosen by; a fact counts where it is right in all of them
+JUDGED = 4  # fresh prompts of each fact, by which the choice is judged in the same way
+TOLERANCE = 0.1  # relative width at which the search for the smallest construction ends
 ROOMIER = 1.5
 """Figures give models that are trained on a grid so many times the parameters: they learn fewer facts per parameter."""
-CLIP = 2.5
-"""Where the grids of training end, in root mean squares of the weights."""
+CLIP = 2.5  # where the grids of training end, in root mean squares of the weights
 
 
 def asked_often(problem: "FactualRecall", seed: int) -> "Recall":
@@ -53,19 +49,15 @@ class FactBits(TableCell, BitsCell):
 
     kind: ClassVar[str] = "fact-bits"
 
-    model: Annotated[str, OneOf(lambda: [TRAINED, *constructions()])]
-    """A construction's name, or 'trained'."""
-    d: Whole = 0
-    """Of constructions whose size is m or d_h. Trained models get theirs from ``rooms``."""
+    model: Annotated[str, OneOf(lambda: [TRAINED, *constructions()])]  # a construction's name, or 'trained'
+    d: Whole = 0  # of constructions whose size is m or d_h. Trained models get theirs from ``rooms``.
     per_head: Whole = 0
-    guess: Count = 64
-    """Where the search for the smallest construction starts."""
+    guess: Count = 64  # where the search for the smallest construction starts
     rooms: Annotated[tuple[float, ...], Each(Positive)] = (1.0, 1.4, 2.0)
     """Sizes, as multiples of the smallest construction that recalls all, or of figure 4's parameters per fact."""
     alpha: Positive = 1.0
     beta: Annotated[float, Between(least=0)] = 4.0
-    H: Count = 8
-    """Of trained models: H d_h = alpha d and m = beta d."""
+    H: Count = 8  # of trained models: H d_h = alpha d and m = beta d
     levels: Whole = 0
     """Trained models only: every weight is on a grid of so many levels during training; 0: rounded afterwards."""
     protocol: Annotated[str, OneOf(PROTOCOLS)] = "transformer-short"

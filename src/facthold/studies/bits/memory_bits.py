@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from facthold.models.memory import Memory
 
 GOALS = (0.99, 1.0)
-ALL, WRITTEN = "all", "written"
-"""Counts: every weight, or only those that depend on the facts; see `measure.quantise`."""
+ALL, WRITTEN = "all", "written"  # counts: every weight, or only those that depend on the facts; see `measure.quantise`
 Point = dict[str, Any]
 """One model that was rounded: facts, seed, recall, used (a row for each goal and count), tried and status."""
 PAPER = "quantised"

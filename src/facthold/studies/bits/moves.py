@@ -24,12 +24,9 @@ class Grid:
     S: Count
     R: Count
     D: Count
-    answers: tuple[int, ...]
-    """Other D."""
-    sides: tuple[tuple[int, int], ...]
-    """Other (S, R) with as many facts."""
-    shapes: tuple[tuple[float, float], ...]
-    """Other (alpha, beta) of trained models."""
+    answers: tuple[int, ...]  # other D
+    sides: tuple[tuple[int, int], ...]  # other (S, R) with as many facts
+    shapes: tuple[tuple[float, float], ...]  # other (alpha, beta) of trained models
     levels: tuple[int, ...]
     """Grids that models are trained on besides being rounded afterwards. Without any, nothing is trained."""
     rooms: tuple[float, ...] = (1.5, 2.2)

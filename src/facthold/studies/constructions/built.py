@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from facthold.facts.table import FactTable
     from facthold.models.transformer import Transformer
 
-RIVALS = 6
-"""Outputs that are kept beside the answer: those with the highest scores."""
+RIVALS = 6  # outputs that are kept beside the answer: those with the highest scores
 
 
 def constructions() -> Mapping[str, FactRecipe]:
@@ -34,8 +33,7 @@ def constructions() -> Mapping[str, FactRecipe]:
     return {name: recipe for name, recipe in fact_recipes().items() if recipe.build is not None}
 
 
-Construction = Annotated[str, OneOf(constructions)]
-"""The name of one of them."""
+Construction = Annotated[str, OneOf(constructions)]  # the name of one of them
 
 
 def built(name: Construction, table: "FactTable", seed: int, *, d: int, T: int = SEQUENCE, **sizes: int) -> Made:
@@ -66,8 +64,7 @@ class BuiltCell(TableCell):
     d: Count
     d_h: Whole = 0
     m: Whole = 0
-    per_head: Whole = 0
-    """These three as in `recipes.Sizes`; 0: left to the recipe."""
+    per_head: Whole = 0  # these three as in `recipes.Sizes`; 0: left to the recipe
 
     def built(self, seed: int, share: float = 1.0, T: int = SEQUENCE) -> Made:
         """The model of this seed, for its table or a share of it, with the problem that it was built for."""
@@ -115,15 +112,12 @@ class BuiltSize(ConstructionSize):
     """The smallest size (the one that decides for the recipe: d, d_h or m) at which enough facts are recalled."""
 
     kind: ClassVar[str] = "built-size"
-    farthest: ClassVar[int] = 32
-    """Where attention does not select, no width of the MLP helps."""
+    farthest: ClassVar[int] = 32  # where attention does not select, no width of the MLP helps
 
     builder: Construction
     table_kind: Annotated[str, OneOf(TABLES)] = "random"
-    share: Share = 1.0
-    """Share of S x R that is in the table."""
-    draws: Count = 1
-    """Prompts with fresh noise in which each fact is asked."""
+    share: Share = 1.0  # share of S x R that is in the table
+    draws: Count = 1  # prompts with fresh noise in which each fact is asked
     tolerance: float = 0.03
 
     @property
@@ -185,8 +179,7 @@ class Attended(BuiltCell):
     counts_no_facts: ClassVar[str] = "attention in one prompt is measured, not facts"
 
     T: Annotated[int, Between(least=3)] = 10
-    fact: Whole = 0
-    """Which fact is asked, as a row of the table."""
+    fact: Whole = 0  # which fact is asked, as a row of the table
     seed: int = 0
 
     def __post_init__(self) -> None:

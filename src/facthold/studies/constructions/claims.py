@@ -15,12 +15,9 @@ from facthold.studies.constructions.built import BuiltRecall, BuiltSize
 from facthold.studies.judging import at_preset, interval, not_found
 from facthold.studies.transformers.fact_capacity import FactCapacity
 
-TOLERANCE = 0.15
-"""How far an exponent may lie from 1: the theorems leave out logarithms, which these sizes still show."""
-HALF = 0.5
-"""Share of training's facts per parameter that the best construction is held to."""
-FASTER = 1.5
-"""The exponent that "much faster" means at least."""
+TOLERANCE = 0.15  # how far an exponent may lie from 1: the theorems leave out logarithms, which these sizes still show
+HALF = 0.5  # share of training's facts per parameter that the best construction is held to
+FASTER = 1.5  # the exponent that "much faster" means at least
 
 
 def recall_cells(preset: str) -> list[Cell]:

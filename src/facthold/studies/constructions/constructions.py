@@ -17,8 +17,7 @@ from facthold.studies.transformers.fig4 import QUICK
 from facthold.studies.transformers.fig4 import cells as trained_cells
 from facthold.theory import bounds
 
-BITS = 2
-"""Bits per parameter of the bound that is drawn: what large language models are seen to use."""
+BITS = 2  # bits per parameter of the bound that is drawn: what large language models are seen to use
 ANSWERS = 8
 TRAINED = "trained"
 
@@ -27,16 +26,11 @@ TRAINED = "trained"
 class Grid:
     """Tables S = R with D = 8 for each construction, by the size that is given; the other one is searched."""
 
-    attention: tuple[int, ...]
-    """S, at d = 32 S."""
-    attention_mlp: tuple[int, ...]
-    """S, at d = 16 S + 1."""
-    values: tuple[int, ...]
-    """S; d is searched."""
-    selected: tuple[tuple[int, int], ...]
-    """(S, d)."""
-    trained: tuple[tuple[float, float], ...]
-    """Shapes (alpha, beta) of figure 4's trained transformers."""
+    attention: tuple[int, ...]  # S, at d = 32 S
+    attention_mlp: tuple[int, ...]  # S, at d = 16 S + 1
+    values: tuple[int, ...]  # S; d is searched
+    selected: tuple[tuple[int, int], ...]  # (S, d)
+    trained: tuple[tuple[float, float], ...]  # shapes (alpha, beta) of figure 4's trained transformers
     n_seeds: Count = 3
 
 

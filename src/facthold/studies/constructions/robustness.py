@@ -72,12 +72,10 @@ class Disturbance(NamedTuple):
     """One way to disturb, by an amount, and the words of its panel."""
 
     apply: "Callable[[Transformer, FactualRecall, float, PRNGKeyArray], Built]"
-    allowed: Between
-    """The amounts that have a meaning."""
+    allowed: Between  # the amounts that have a meaning
     title: str
     x: str
-    whole: bool = False
-    """Whether amounts are whole numbers."""
+    whole: bool = False  # whether amounts are whole numbers
 
     def check(self, amount: float) -> None:
         self.allowed.check("amounts", amount)
@@ -173,16 +171,11 @@ class Grid:
     S: Count
     R: Count
     D: Count
-    attention: tuple[int, int, int]
-    """d, d_h, tokens per head."""
-    attention_mlp: tuple[int, int, int]
-    """d, m, tokens per group of heads."""
-    values: int
-    """d."""
-    selected: tuple[int, int]
-    """d, m."""
-    noise: tuple[float, ...]
-    """Of the embeddings and of the weights."""
+    attention: tuple[int, int, int]  # d, d_h, tokens per head
+    attention_mlp: tuple[int, int, int]  # d, m, tokens per group of heads
+    values: int  # d
+    selected: tuple[int, int]  # d, m
+    noise: tuple[float, ...]  # of the embeddings and of the weights
     bits: tuple[int, ...]
     T: tuple[int, ...]
     draws: Count = 1

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
     from facthold.dynamics.watching import Watching
 
-FRAMES, PER_SECOND, AT_END = 48, 5, 8
-"""Pictures at most, pictures per second, and how often the last is shown."""
-WIDEST = 32
-"""Letters of a name."""
+FRAMES, PER_SECOND, AT_END = 48, 5, 8  # pictures at most, pictures per second, and how often the last is shown
+WIDEST = 32  # letters of a name
 CURVES = {"loss": "loss", "relation_loss": "relation-only loss", "subject_loss": "subject-only loss"}
 VERDICTS = {"known": COLOURS[2], "hallucinated": COLOURS[4], "by chance": COLOURS[4], "anything": COLOURS[7]}
 

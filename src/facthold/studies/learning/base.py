@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 Rows = Sequence[Values]
 LogAlpha = Annotated[float, Between(least=-1e12, most=100)]
 """The logarithm of the scale at which training starts: alpha itself may be too small for a float."""
-ALPHA = math.log(1e-5)
-"""That of figure 5."""
+ALPHA = math.log(1e-5)  # that of figure 5
 Start = Annotated[str, OneOf(STARTS)]
-MOST = 400
-"""Points of the curves that are kept."""
+MOST = 400  # points of the curves that are kept
 CURVES = ("loss", "relation_loss", "subject_loss", "accuracy", "from_relation", "from_fact")
 
 

@@ -18,8 +18,7 @@ from facthold.studies.learning.base import ALPHA, LearningCell, LogAlpha, Rows, 
 from facthold.theory.reduced import Reduced
 from facthold.train.protocols import BATCH, OPTIMISERS, Protocol
 
-Pair = tuple[Values, Values]
-"""A trained curve, and the prediction for its setting."""
+Pair = tuple[Values, Values]  # a trained curve, and the prediction for its setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,15 +30,12 @@ class LossCurve(LearningCell):
     lr: Positive
     steps: Count
     model: Annotated[str, OneOf(("linear", "softmax"))] = "linear"
-    d: Whole = 0
-    """For softmax attention: the dimension of its random embeddings on the sphere."""
+    d: Whole = 0  # for softmax attention: the dimension of its random embeddings on the sphere
     log_alpha: LogAlpha = ALPHA
-    start: Start = "equal"
-    """Where linear attention starts; the softmax head starts at zero."""
+    start: Start = "equal"  # where linear attention starts; the softmax head starts at zero
     optimiser: Annotated[str, OneOf(OPTIMISERS)] = "sgd"
     noise: Annotated[str, OneOf(NOISE)] = "drawn"
-    batch: Whole = BATCH
-    """Prompts per step; 0: every fact once."""
+    batch: Whole = BATCH  # prompts per step; 0: every fact once
     looks: Count = 512
 
     def __post_init__(self) -> None:

@@ -32,14 +32,11 @@ class Grid:
     n_noise: Count = 20
     alpha: Positive = 1e-5
     lr: Positive = 0.1
-    steps: Count = 2**13
-    """Both as in the authors' code, which draws a fresh batch at each step."""
+    steps: Count = 2**13  # both as in the authors' code, which draws a fresh batch at each step
     d: Count = 512
     softmax_lr: Positive = 8.0
-    softmax_steps: Count = 2**12
-    """Ours, as d: the paper names none for this pane, and draws 4,000 steps."""
-    softmax_seeds: Seeds = (0, 1, 2)
-    """The first is drawn with all its losses, of the others the total."""
+    softmax_steps: Count = 2**12  # ours, as d: the paper names none for this pane, and draws 4,000 steps
+    softmax_seeds: Seeds = (0, 1, 2)  # the first is drawn with all its losses, of the others the total
 
 
 PRESETS = {

@@ -15,12 +15,9 @@ from facthold.studies.learning.flows import Comparison, Flow, Sequential
 
 DRIFT = 1e-6
 """How far a conserved quantity may drift, as a share of the largest W_KQ^2: 100 times the solver's tolerance."""
-ROUNDING = 1e-9
-"""Slack where two sides are equal at t = 0."""
-DELTA = 1e-3
-"""The loss of theorem 5."""
-EPSILON = 0.1
-"""How near to p*(. | r) predictions must come in theorem 6."""
+ROUNDING = 1e-9  # slack where two sides are equal at t = 0
+DELTA = 1e-3  # the loss of theorem 5
+EPSILON = 0.1  # how near to p*(. | r) predictions must come in theorem 6.
 STARTS = ("balanced", "equal", "random")
 
 TABLES = {

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from facthold.dynamics.flow import Trajectory
     from facthold.dynamics.population import Population
 
-LEFT = math.log(0.1)
-"""A token has left the origin when the logarithm of its W_KQ has reached this."""
+LEFT = math.log(0.1)  # a token has left the origin when the logarithm of its W_KQ has reached this
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +33,7 @@ class Flow(LearningCell):
     t_end: Positive
     start: Start = "balanced"
     points: Count = 2000
-    spacing: Annotated[str, OneOf(("linear", "log"))] = "linear"
-    """How the evaluations lie between 0 and t_end."""
+    spacing: Annotated[str, OneOf(("linear", "log"))] = "linear"  # how the evaluations lie between 0 and t_end
 
     cost = 5.0
 

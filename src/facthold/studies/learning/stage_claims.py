@@ -13,12 +13,10 @@ from facthold.studies.learning import fig5, stages
 from facthold.studies.learning.base import Rows, judging
 from facthold.studies.learning.descents import LossCurve, in_plateau, pairs, panes, setting, without_plateau
 
-NEAR_ZERO = 0.05
-"""The relation-only loss in the plateau, in nats, as a mean over it; it begins at ln R."""
+NEAR_ZERO = 0.05  # the relation-only loss in the plateau, in nats, as a mean over it; it begins at ln R
 LEARNT = 0.05
 """The loss of the softmax head at the end: it is still falling, and does not reach `CONVERGED` in these steps."""
-WITHIN = 0.15
-"""How far a predicted length of the plateau may lie from the measured one."""
+WITHIN = 0.15  # how far a predicted length of the plateau may lie from the measured one
 
 
 def judge_linear(rows: Rows) -> Judgement:

@@ -24,32 +24,24 @@ KINDS = {"EOS": "EOS", "noise": "noise", "relation": "relations", "subject": "su
 TIME = "time (learning rate x steps)"
 POINTS: dict[str, Any] = {"linestyle": "none", "markersize": 6}
 
-Tables = Annotated[tuple[tuple[int, int, int], ...], Each()]
-"""(S, R, D) of each."""
+Tables = Annotated[tuple[tuple[int, int, int], ...], Each()]  # (S, R, D) of each
 
 
 @dataclass(frozen=True)
 class Grid:
     """Tables (S, R, D) and scales alpha."""
 
-    tables: Tables
-    """Each is trained from every alpha: how long does the plateau last?"""
+    tables: Tables  # each is trained from every alpha: how long does the plateau last?
     alphas: Annotated[tuple[float, ...], Each(Positive)]
-    ratios: Tables
-    """Trained from one alpha: S / R grows."""
-    answers: Tables
-    """Trained from the same alpha: D grows alone."""
+    ratios: Tables  # trained from one alpha: S / R grows
+    answers: Tables  # trained from the same alpha: D grows alone
     ratio_alpha: Positive
-    lengths: tuple[int, ...]
-    """T, for the first table at the smallest alpha."""
-    order: Annotated[tuple[tuple[int, int], ...], Each()]
-    """(S, R) of tables in which subjects may come first."""
+    lengths: tuple[int, ...]  # T, for the first table at the smallest alpha
+    order: Annotated[tuple[tuple[int, int], ...], Each()]  # (S, R) of tables in which subjects may come first
     order_answers: Count
     order_alpha: Positive
-    marginal_subjects: Counts
-    """Random tables, in which EOS and noise learn p*(a)."""
-    marginal: tuple[int, int] = (4, 8)
-    """R and D of these."""
+    marginal_subjects: Counts  # random tables, in which EOS and noise learn p*(a)
+    marginal: tuple[int, int] = (4, 8)  # R and D of these
     T: Count = 32
     n_noise: Count = 20
     marginal_noise: Count = 128

@@ -37,8 +37,7 @@ class MemoryCell(Cell):
 
     method: Annotated[str, OneOf(storing_recipes)]
     d: Count
-    m: Whole = 0
-    """Width or rank; 0 for a full linear memory."""
+    m: Whole = 0  # width or rank; 0 for a full linear memory
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,14 +59,12 @@ class Capacity(MemoryCell):
     kind: ClassVar[str] = "capacity"
 
     map: Annotated[str, OneOf(MAPS)] = "identity"
-    M: Count | None = None
-    """Outputs; None: as many as inputs."""
+    M: Count | None = None  # outputs; None: as many as inputs
     embeddings: Annotated[str, OneOf(EMBEDDINGS)] = "sphere"
     goal: Share = 0.99
     tolerance: Annotated[float, Between(least=0)] = 0.01
     seeds: Seeds = SEEDS
-    start: Positive = 1.0
-    """Where the search starts, as a multiple of the recipe's own guess."""
+    start: Positive = 1.0  # where the search starts, as a multiple of the recipe's own guess
     recall: Annotated[str, OneOf(("argmax", "exact"))] = "argmax"
     """'argmax': the nearest output is right; 'exact': the sign of every coordinate is (constructions only)."""
 

@@ -17,10 +17,8 @@ from facthold.studies.memories.capacity import MemoryCell
 
 SIZES = {"smoke": ((8, 6, 0), (8, 6, 3)), "quick": ((100, 32, 0), (400, 64, 0), (100, 32, 16), (400, 64, 32))}
 """(N, d, m)."""
-LAYERWISE = {"smoke": (64, 16, (24,)), "quick": (256, 32, (48, 32, 28, 24))}
-"""(N, d, widths)."""
-PARAMETERS_PER_FACT = 12.0
-"""The bar for the layer-by-layer construction."""
+LAYERWISE = {"smoke": (64, 16, (24,)), "quick": (256, 32, (48, 32, 28, 24))}  # (N, d, widths)
+PARAMETERS_PER_FACT = 12.0  # the bar for the layer-by-layer construction
 
 
 @dataclass(frozen=True, kw_only=True)

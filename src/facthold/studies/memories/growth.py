@@ -30,8 +30,7 @@ from facthold.studies.judging import also, at_preset, columns, constant, ends, e
 from facthold.studies.memories.capacity import Capacity
 from facthold.theory import bounds, noise
 
-LARGE = 32
-"""Smallest d of the fitted constant on the left: below it the constant still drifts."""
+LARGE = 32  # smallest d of the fitted constant on the left: below it the constant still drifts
 FULL_RANK = {"smoke": (16, 23, 32), "quick": (32, 45, 64, 91, 128), "paper": (32, 45, 64, 91, 128, 181, 256)}
 """d of the outer product."""
 LOW_RANK = {
@@ -40,10 +39,8 @@ LOW_RANK = {
     "paper": ((64, 16), (128, 16), (128, 32), (256, 16), (256, 32), (256, 64), (512, 32), (512, 64)),
 }
 """(d, m)."""
-TOLERANCES = {"smoke": 0.1, "quick": 0.02, "paper": 0.01}
-"""Of the capacity search."""
-Sizes = tuple[tuple[int, int], ...]
-"""Pairs (d, m)."""
+TOLERANCES = {"smoke": 0.1, "quick": 0.02, "paper": 0.01}  # of the capacity search
+Sizes = tuple[tuple[int, int], ...]  # pairs (d, m)
 
 
 @dataclass(frozen=True)
@@ -64,8 +61,7 @@ class FixedGrid:
 
     sizes: Sizes
     M: Count = 32
-    map: Annotated[str, OneOf(("floor", "mod"))] = "floor"
-    """'floor' as in the authors' code; 'mod' as in the text."""
+    map: Annotated[str, OneOf(("floor", "mod"))] = "floor"  # 'floor' as in the authors' code; 'mod' as in the text
     n_seeds: Count = 5
     tolerance: float = 0.01
     method: str = "train:mlp-code"

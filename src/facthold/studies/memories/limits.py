@@ -21,8 +21,7 @@ ONE_HOT_D = {"smoke": (4, 8), "quick": (8, 64, 256)}
 TWO_OUTPUTS_D = {"smoke": (32, 64, 128), "quick": (64, 128, 256, 512), "paper": (64, 128, 256, 512, 1024)}
 TWO_OUTPUTS_GOAL = 0.9
 """At 99% of N < 200 one error or none is allowed, and N / d depends on how 99% is rounded; not so at 90%."""
-ABOUT_99 = 0.2
-"""N / d at 99% as the slides' capacity suggests it; the noise law has 0.185 for large d."""
+ABOUT_99 = 0.2  # N / d at 99% as the slides' capacity suggests it; the noise law has 0.185 for large d
 COVER_D = {"smoke": (4, 6, 8), "quick": (8, 16, 32, 64), "paper": (8, 16, 32, 64, 128)}
 EXACT_D = {"smoke": (32, 64, 128), "quick": (128, 256, 512), "paper": (128, 256, 512, 1024, 2048)}
 """N lies above the law, less so for larger d: sums of N terms have lighter tails than Gaussians (the larger part,

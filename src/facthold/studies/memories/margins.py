@@ -20,8 +20,7 @@ from facthold.lab.figure import Values
 from facthold.studies.judging import STANDARD_ERRORS, at_preset, seeds_at
 from facthold.theory.bounds import margin_mean, margin_variance
 
-BLOCK_NUMBERS = 1 << 21
-"""Random numbers held at once."""
+BLOCK_NUMBERS = 1 << 21  # random numbers held at once
 SIZES = {
     "smoke": ((4, 4, 4000), (8, 8, 2000)),
     "quick": ((4, 4, 400_000), (8, 16, 100_000), (32, 16, 40_000), (64, 64, 4000)),
@@ -44,8 +43,7 @@ class Margins(Cell):
 
     N: Annotated[int, Between(least=2)]
     d: Count
-    in_image: bool
-    """Whether y is f*(z) of another input, or an output that no input maps to."""
+    in_image: bool  # whether y is f*(z) of another input, or an output that no input maps to
     n_draws: Annotated[int, Between(least=2)]
     seed: int = 0
 

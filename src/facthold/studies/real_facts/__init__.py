@@ -1,4 +1,3 @@
 """Real facts and the life of a model: the size that tables need, where facts are stored, and edits."""
 
-ORDER = ("transfer", "storage", "edits")
-"""The order in which figures are read."""
+ORDER = ("transfer", "storage", "edits")  # the order in which figures are read

@@ -23,23 +23,18 @@ if TYPE_CHECKING:
 
 RANDOM = "random"
 TRAINED, GATED = "trained", "gated"
-VARIANT = "code"
-"""Of trained models."""
+VARIANT = "code"  # of trained models
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceCell(TableCell):
     """A random table of S x R facts, or the facts of S subjects of a real source."""
 
-    source: str = RANDOM
-    """'random', or the name of real facts."""
-    S: Whole = 0
-    """Subjects; 0: all that a real source has."""
+    source: str = RANDOM  # 'random', or the name of real facts
+    S: Whole = 0  # subjects; 0: all that a real source has
     R: Whole = 0
-    D: Whole = 0
-    """Relations, and answers of each, of a random table; 0 for real facts."""
-    seed: int = 0
-    """Of the table (for real facts: of the sample) and of the model."""
+    D: Whole = 0  # relations, and answers of each, of a random table; 0 for real facts
+    seed: int = 0  # of the table (for real facts: of the sample) and of the model
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,15 +93,12 @@ def gated_seconds(facts: int) -> float:
 class ModelCell(TableCell):
     """A model of one table."""
 
-    model: str
-    """'trained', 'gated', or the name of a construction."""
+    model: str  # 'trained', 'gated', or the name of a construction
     d: Whole = 0
     H: Whole = 0
     d_h: Whole = 0
-    m: Whole = 0
-    """Sizes: all of them for 'trained', none for 'gated'."""
-    protocol: str = "transformer-short"
-    """For 'trained'."""
+    m: Whole = 0  # sizes: all of them for 'trained', none for 'gated'
+    protocol: str = "transformer-short"  # for 'trained'
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -164,10 +156,8 @@ class ModelGrid:
     S: Count
     R: Count
     D: Count
-    shapes: tuple[tuple[float, float], ...] = ()
-    """(alpha, beta): H d_h = alpha d and m = beta d, up to rounding."""
-    n_params: Whole = 0
-    """Parameters of each trained model, about."""
+    shapes: tuple[tuple[float, float], ...] = ()  # (alpha, beta): H d_h = alpha d and m = beta d, up to rounding
+    n_params: Whole = 0  # parameters of each trained model, about
     H: Count = 8
     protocol: str = "transformer-short"
     n_seeds: Count = 1

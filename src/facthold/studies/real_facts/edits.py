@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from facthold.facts.table import FactTable
 
-PROMPTS = 1 << 24
-"""Seed of the prompts that judge here: no edit is made or checked with them."""
+PROMPTS = 1 << 24  # seed of the prompts that judge here: no edit is made or checked with them
 
 
 def random_edits(table: "FactTable", n: int, seed: int) -> list[tuple[int, int]]:
@@ -49,11 +48,9 @@ class Edits(SourceCell, ModelCell):
 
     kind: ClassVar[str] = "edits"
 
-    counts: Counts
-    """Numbers of edits, rising."""
+    counts: Counts  # numbers of edits, rising
     model: Annotated[str, OneOf((GATED, TRAINED))] = GATED
-    width: Annotated[float, Between(least=1)] = 1.0
-    """Of a gated model: its widths over the smallest that were found."""
+    width: Annotated[float, Between(least=1)] = 1.0  # of a gated model: its widths over the smallest that were found
     in_place: bool = False
     """Whether only the weights that are there are changed; otherwise a fact may get neurons of its own."""
     S: Whole = 250
@@ -135,12 +132,10 @@ class Grid(ModelGrid):
     """And the numbers of edits, and what else is edited."""
 
     counts: Counts
-    widths: tuple[float, ...]
-    """Of gated models, as multiples of the smallest that were found."""
+    widths: tuple[float, ...]  # of gated models, as multiples of the smallest that were found
     in_place: tuple[float, ...] = ()
     """Of gated models whose weights are changed where they are: no fact gets neurons of its own."""
-    sources: tuple[str, ...] = ()
-    """Real facts that are edited too, in a gated model of the smallest widths."""
+    sources: tuple[str, ...] = ()  # real facts that are edited too, in a gated model of the smallest widths
 
 
 PRESETS = {

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from facthold.knowledge.locate import Located
 
-LOW, HIGH = 0.1, 0.9
-"""Quantiles over facts that are given beside a mean."""
+LOW, HIGH = 0.1, 0.9  # quantiles over facts that are given beside a mean
 PATHS = {"direct": "attention's direct path", "mlp": "the MLP"}
 
 
@@ -44,8 +43,7 @@ class Storage(ModelCell):
     S: Count = 16
     R: Count = 16
     D: Count = 8
-    per_head: Whole = 0
-    """Tokens per head, for a construction."""
+    per_head: Whole = 0  # tokens per head, for a construction
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-FACTOR = 1.5
-"""Half the width of the band around the diagonal: a prediction in it is called near."""
+FACTOR = 1.5  # half the width of the band around the diagonal: a prediction in it is called near
 
 
 class Law(NamedTuple):
@@ -44,8 +43,7 @@ WHOLE: Mapping[str, str] = {"n_params": "all parameters", "mlp_params": "MLP par
 class Grid:
     """Tables. Of real facts so many subjects, taken at random; 0: all of them."""
 
-    random: tuple[tuple[int, int, int], ...]
-    """(S, R, D)."""
+    random: tuple[tuple[int, int, int], ...]  # (S, R, D)
     countries: tuple[int, ...] = ()
     elements: tuple[int, ...] = ()
     airports: tuple[int, ...] = ()

@@ -20,12 +20,10 @@ TRAINED_TABLES = ((29, 7, 5), (16, 15, 8), (38, 6, 4), (11, 19, 6), (52, 4, 10))
 WIDE_TABLES = ((36, 10, 12), (70, 6, 3), (12, 30, 6), (22, 18, 20), (100, 4, 10))
 """(S, R, D): within the calibrated ranges, and none of the calibrated tables. The small ones have 216 facts or more:
 99% of a hundred facts allow one error, and whether there are one or two is luck at half the size and at twice it."""
-SEED = 200
-"""Tables, embeddings and constructions that no calibration has seen."""
+SEED = 200  # tables, embeddings and constructions that no calibration has seen
 TABLES_EACH = 3
 """Tables of the same S, R and D, as the calibrations have it: of one alone, a lucky draw may be held at any size."""
-SLOW = ("gated",)
-"""One table each: its search takes long, and what it finds scatters little."""
+SLOW = ("gated",)  # one table each: its search takes long, and what it finds scatters little
 HELD = {SMALL: SMALL_TABLES, TRAINED: TRAINED_TABLES}
 """By the tables that a recipe is calibrated on; `WIDE_TABLES` for all others."""
 SMOKE = ("attention-full", "values")

@@ -18,8 +18,7 @@ from facthold.studies.smallest import ConstructionSize, SizeSearch, Trial
 from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.train.protocols import BATCH, PROTOCOLS, Protocol, protocol, step_seconds
 
-FARTHEST = 6
-"""A search ends at so many times its guess."""
+FARTHEST = 6  # a search ends at so many times its guess
 Method = Annotated[str, OneOf(fact_recipes)]
 
 
@@ -29,14 +28,11 @@ class Held(TableCell):
 
     kind: ClassVar[str] = "held"
 
-    method: Method
-    """The name of the recipe."""
+    method: Method  # the name of the recipe
     d: Count
-    size: Count
-    """Of what decides: d, d_h or m."""
+    size: Count  # of what decides: d, d_h or m
     per_head: Whole = 0
-    goal: Share = 0.99
-    """Where training may stop."""
+    goal: Share = 0.99  # where training may stop
     seed: int = 0
 
     @property
@@ -81,8 +77,7 @@ class HeldSize(ConstructionSize):
     kind: ClassVar[str] = "held-size"
     farthest: ClassVar[int] = 8
 
-    method: Method
-    """The name of the recipe."""
+    method: Method  # the name of the recipe
     tolerance: float = 0.1
 
     @property

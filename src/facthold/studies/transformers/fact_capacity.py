@@ -82,23 +82,18 @@ class FactCapacity(TrainedCell):
 
     kind: ClassVar[str] = "fact-capacity"
 
-    alpha: Positive
-    """H d_h = alpha d."""
-    beta: Annotated[float, Between(least=0)]
-    """m = beta d."""
+    alpha: Positive  # H d_h = alpha d
+    beta: Annotated[float, Between(least=0)]  # m = beta d
     d: Count
     H: Count = 8
-    D: Count | None = 8
-    """Answers of a relation; None: as many as subjects (figure 8)."""
+    D: Count | None = 8  # answers of a relation; None: as many as subjects (figure 8)
     growth: Annotated[str, OneOf(GROWTH)] = "S=R"
-    rule: Annotated[str, OneOf(RULES)] = "best"
-    """'best': 99% at any evaluation; 'final': at the end of training."""
+    rule: Annotated[str, OneOf(RULES)] = "best"  # 'best': 99% at any evaluation; 'final': at the end of training
     goal: Share = 0.99
     tolerance: Annotated[float, Between(least=0)] = 0.0
     """Relative width of S at which the search ends; 0: at neighbouring integers."""
     seeds: Seeds = (0, 1, 2)
-    start: Positive = 1.0
-    """Where the search starts, as a multiple of the scaling guess."""
+    start: Positive = 1.0  # where the search starts, as a multiple of the scaling guess
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -32,18 +32,14 @@ CLAIMED = (0.08, 0.22)
 class Grid:
     """Shapes and sizes to search."""
 
-    shapes: tuple[tuple[float, float], ...]
-    """Pairs (alpha, beta): H d_h = alpha d, m = beta d."""
+    shapes: tuple[tuple[float, float], ...]  # pairs (alpha, beta): H d_h = alpha d, m = beta d
     H: Counts
     d: Counts
-    n_params: tuple[int, int] = (0, 10**9)
-    """Sizes below and above are left out."""
-    n_sizes: Count = 100
-    """At most so many sizes per shape, spread evenly from the smallest to the largest."""
+    n_params: tuple[int, int] = (0, 10**9)  # sizes below and above are left out
+    n_sizes: Count = 100  # at most so many sizes per shape, spread evenly from the smallest to the largest
     larger: tuple[tuple[float, float, int], ...] = ()
     """Further cells (alpha, beta, d), for a few sizes beyond that range."""
-    D: int = 8
-    """Answers per relation; 0: as many as subjects."""
+    D: int = 8  # answers per relation; 0: as many as subjects
     growth: str = "S=R"
     table: str = "random"
     variant: str = "code"
@@ -51,8 +47,7 @@ class Grid:
     rule: str = "best"
     n_seeds: Count = 3
     tolerance: float = 0.0
-    start: float = 1.0
-    """Where each search starts, as a multiple of the authors' guide line."""
+    start: float = 1.0  # where each search starts, as a multiple of the authors' guide line
 
 
 def cells(grid: Grid) -> list[Cell]:

@@ -35,8 +35,7 @@ class FactAccuracy(TrainedCell, TableCell):
     S: Count = 32
     R: Count = 32
     D: Count = 8
-    lrs: Annotated[tuple[float, ...], Each(Positive)] = (1e-2,)
-    """The authors take one learning rate for this figure."""
+    lrs: Annotated[tuple[float, ...], Each(Positive)] = (1e-2,)  # the authors take one learning rate for this figure
     seed: int = 0
 
     @property

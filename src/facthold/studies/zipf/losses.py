@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from facthold.models.memory import Memory
     from facthold.models.transformer import Transformer
 
-TEMPERATURE = 32
-"""Bits of the scale of all scores."""
+TEMPERATURE = 32  # bits of the scale of all scores
 Precisions = Annotated[tuple[int, ...], Each(Annotated[int, Between(least=2)])]
-PRECISIONS = (3, 4, 5, 6, 7, 8, 10)
-"""Bits per weight that are tried."""
+PRECISIONS = (3, 4, 5, 6, 7, 8, 10)  # bits per weight that are tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +46,7 @@ class LossCell(Cell):
     )
 
     precisions: Precisions = PRECISIONS
-    steps: Count
-    """Of training, where there is any."""
+    steps: Count  # of training, where there is any
     seeds: Seeds = (0, 1, 2)
 
     def to_the_end(self, name: str, **changes: Any) -> Protocol:
@@ -119,10 +116,8 @@ def cut_loss(
     return min(float(at[cut]), least + bits * float(beyond[cut])), cut
 
 
-CANDIDATES = 0.5
-"""Associations per parameter that are looked at: far more than any of these memories holds."""
-FRESH = 512
-"""Inputs beyond them that stand for all the rest, where a memory answers whatever it is asked."""
+CANDIDATES = 0.5  # associations per parameter that are looked at: far more than any of these memories holds
+FRESH = 512  # inputs beyond them that stand for all the rest, where a memory answers whatever it is asked
 
 
 def methods() -> list[str]:
@@ -260,10 +255,8 @@ def scores_of(memory: Any, E: Float[np.ndarray, "n d"], U: Float[np.ndarray, "M 
 
 
 VARIANT = "code"
-DRAWS = 4
-"""Prompts that ask for each fact."""
-TRAINED_BITS = 32
-"""The precision that leaves weights as they were trained."""
+DRAWS = 4  # prompts that ask for each fact
+TRAINED_BITS = 32  # the precision that leaves weights as they were trained
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,14 +35,12 @@ class Grid:
     """Sizes of the memories and of the transformers, and the power laws."""
 
     linear_d: Counts
-    mlp_sizes: tuple[tuple[int, int], ...]
-    """Pairs (d, m)."""
+    mlp_sizes: tuple[tuple[int, int], ...]  # pairs (d, m)
     alphas: tuple[float, ...]
     M: Count
     N: Count
     transformer_d: Counts
-    laws: tuple[tuple[float, float], ...]
-    """(alpha_s, alpha_r); 0 is uniform."""
+    laws: tuple[tuple[float, float], ...]  # (alpha_s, alpha_r); 0 is uniform
     S: Count
     R: Count = 8
     D: Count = 8
@@ -53,8 +51,7 @@ class Grid:
     lrs: tuple[float, ...] = (2e-2,)
     taught: tuple[tuple[float, float], ...] = ((1.5, 0.0),)
     """Laws for which transformers are also taught the most frequent facts alone."""
-    share: Positive = 0.05
-    """So many of them per parameter."""
+    share: Positive = 0.05  # so many of them per parameter
     n_seeds: Count = 3
     transformer_seeds: Count = 2
 
@@ -102,11 +99,9 @@ class Law(NamedTuple):
     """How often each association or fact is asked for, and what a wrong answer costs."""
 
     text: str
-    exponent: float
-    """Of corollary 1: 1 - alpha."""
+    exponent: float  # of corollary 1: 1 - alpha
     p: Frequencies
-    outputs: int
-    """M, or D: an answer that is not known costs its logarithm."""
+    outputs: int  # M, or D: an answer that is not known costs its logarithm
 
 
 class Measured(NamedTuple):
@@ -114,10 +109,8 @@ class Measured(NamedTuple):
 
     name: str
     law: Law
-    per_seed: Sequence[Values]
-    """Without training that diverged."""
-    other: str
-    """A second loss: of a memory if it answers everything itself, of a transformer over all answers."""
+    per_seed: Sequence[Values]  # without training that diverged
+    other: str  # a second loss: of a memory if it answers everything itself, of a transformer over all answers
 
 
 def measured(row: Values) -> Iterator[Measured]:
