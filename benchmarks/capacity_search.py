@@ -20,7 +20,7 @@ import equinox as eqx
 
 from facthold.recipes import memory_recipe, training_member
 from facthold.studies.memories.capacity import Capacity
-from facthold.train.bench import MemoryBench, in_fresh_process, memory_flops, peak_flops, plain_memory, run_bench
+from facthold.train.bench import MemoryBench, in_fresh_process, peak_flops, plain_memory, run_bench
 from facthold.train.tasks import StoreAssociations
 
 
@@ -77,7 +77,7 @@ def main() -> None:
     N = round(ours["N"] or cell.guess)
     step = run_bench(MemoryBench("mlp-code", N, options.d, options.m), seconds=6.0)
     spent = sum(
-        probe["steps"] * memory_flops(probe["N"], probe["N"], options.d, options.m)
+        probe["steps"] * MemoryBench("mlp-code", probe["N"], options.d, options.m).flops
         for seed in ours["per_seed"]
         for probe in seed["probes"]
     )
@@ -88,7 +88,7 @@ def main() -> None:
         "plain_steps": [run["steps"] for run in plain], "ratio": plain_seconds / ours_seconds,
         "step_ours_ms": step["ours_ms"], "step_plain_ms": step["plain_ms"], "share_of_peak": step["share_of_peak"],
         "peak_gflops": peak / 1e9, "search_share_of_peak": spent / (ours_seconds * options.seeds) / peak,
-        "needed_mflops_per_step": memory_flops(N, N, options.d, options.m) / 1e6,
+        "needed_mflops_per_step": MemoryBench("mlp-code", N, options.d, options.m).flops / 1e6,
     }  # fmt: skip
     print(json.dumps(result, indent=1) if options.json else "\n".join(f"{k:>24}: {v}" for k, v in result.items()))
 

@@ -16,7 +16,7 @@ from facthold._util.keys import derive
 from facthold.facts.seeded import seeded_recall, seeded_table
 from facthold.measure.fact_recall import fact_accuracy, fact_margins
 from facthold.models.sizes import Shape
-from facthold.recipes import build_facts, fact_recipe
+from facthold.recipes import fact_recipe
 from facthold.recipes.base import Sizes
 from facthold.train.protocols import protocol
 from facthold.train.race import train
@@ -30,7 +30,7 @@ def compare(S: int, d: int, m: int, trained_d: int, trained_m: int, name: str) -
     problem, seconds = seeded_recall(table, d, 0), []
     for _ in range(2):
         start = time.perf_counter()
-        model = build_facts(fact_recipe("selected"), problem, Sizes(m=m), seed=0)
+        model = fact_recipe("selected").construct(problem, Sizes(m=m), seed=0)
         seconds.append(time.perf_counter() - start)
     recalled = float((fact_margins(model, problem, key=derive("ask", 0), draws=10) > 0).mean())
     asked = seeded_recall(table, trained_d, 0, "code")

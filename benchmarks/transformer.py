@@ -56,7 +56,7 @@ def search(d: int, seeds: int, protocol: str, seconds: float) -> dict[str, Any]:
             low = S
             continue
         high = S
-        ms = plain_ms(TransformerBench("transformer-code", cell.H, cell.d_h, d, cell.sizes.m, S, S, 8), seconds)
+        ms = plain_ms(TransformerBench("transformer-code", cell.H, cell.sizes.d_h, d, cell.sizes.m, S, S, 8), seconds)
         spent = len(cell.training.lrs) * cell.training.steps * ms * 1e-3
         visited.append({"S": S, "plain_ms": ms, "seconds": spent})
         plain += spent

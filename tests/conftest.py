@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import facthold
-from facthold._util.programs import drop_programs
+from facthold._util.runtime import drop_programs
 
 assert facthold.__version__
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from facthold.dynamics.population import Population
-from facthold.facts.prompts import uniform
+from facthold.facts.problem import uniform
 from facthold.facts.table import FactTable
 
 

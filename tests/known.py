@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from facthold.construct.selected import selecting_attention
-from facthold.construct.values import solved_values
+from facthold.construct.selected import selecting_attention, solved_values
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable, random_table
 from facthold.models.transformer import Transformer

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from facthold._util.programs import memory_maps
+from facthold._util.runtime import memory_maps
 from facthold.lab.cells import Cell, Result
 
 

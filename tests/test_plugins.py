@@ -30,7 +30,7 @@ from facthold.recipes.base import FactRecipe, Sizing
 
 
 def solve(problem, sizes, key):
-    from facthold.construct.values import solved_values
+    from facthold.construct.selected import solved_values
 
     return solved_values(problem, 1)
 
@@ -127,7 +127,7 @@ def main():
     from facthold.knowledge.build import build
 
     built = build(FactTable.from_rows([("x", "r", "a"), ("y", "r", "b"), ("x", "q", "c")]), recipe="toy-facts")
-    found["built"] = [built.recipe, built.recall]
+    found["built"] = [built.report.recipe, built.report.recall]
     print(json.dumps(found))
 
 

@@ -22,11 +22,12 @@ from facthold._util.runtime import configure
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the lists
     from facthold._util.errors import FactholdError
     from facthold._util.keys import derive
-    from facthold.facts.files import read_facts, real_facts
+    from facthold.facts.files import read_facts, write_facts
     from facthold.facts.problem import FactualRecall, factual_recall
+    from facthold.facts.real import real_facts
     from facthold.facts.table import FactTable, random_table
-    from facthold.facts.writing import write_facts
-    from facthold.knowledge.model import Model, build, load
+    from facthold.knowledge.build import build
+    from facthold.knowledge.model import Model, load
     from facthold.lab.api import claims, figures, reproduce, results, run_figure, verify
     from facthold.lab.store import Store
     from facthold.memory.associations import Problem, random_problem
@@ -50,11 +51,12 @@ MODULES = {
     "facthold": ("plan", "recipes"),
     "facthold._util.errors": ("FactholdError",),
     "facthold._util.keys": ("derive",),
-    "facthold.facts.files": ("read_facts", "real_facts"),
+    "facthold.facts.files": ("read_facts", "write_facts"),
     "facthold.facts.problem": ("FactualRecall", "factual_recall"),
+    "facthold.facts.real": ("real_facts",),
     "facthold.facts.table": ("FactTable", "random_table"),
-    "facthold.facts.writing": ("write_facts",),
-    "facthold.knowledge.model": ("Model", "build", "load"),
+    "facthold.knowledge.build": ("build",),
+    "facthold.knowledge.model": ("Model", "load"),
     "facthold.lab.api": ("claims", "figures", "reproduce", "results", "run_figure", "verify"),
     "facthold.lab.store": ("Store",),
     "facthold.memory.associations": ("Problem", "random_problem"),

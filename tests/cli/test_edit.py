@@ -13,7 +13,7 @@ import known
 from facthold.construct.selected import selecting_attention
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import FactTable
-from facthold.knowledge.model import Model, open_model
+from facthold.knowledge.model import load
 from facthold.models.saving import save_model
 
 Run = Callable[..., tuple[int, str, str]]
@@ -27,7 +27,7 @@ def models(folder: Path) -> Path:
 
 
 def answer(path: str, subject: str, relation: str) -> str:
-    return Model(*open_model(path)).ask(subject, relation).answer
+    return load(path).ask(subject, relation).answer
 
 
 def test_an_edit_is_written_and_asked_again(models: Path, run: Run) -> None:
@@ -61,7 +61,7 @@ def test_a_file_of_edits_with_a_summary(models: Path, run: Run) -> None:
     assert [answer("e.safetensors", s, "capital") for s in ("France", "Italy", "Peru")] == ["Lyon", "Milan", "Lima"]
     Path("f.csv").write_text("subject,relation\nGhana,continent\nNiger,capital\n")
     assert run("edit", "e.safetensors", "--forget", "--file", "f.csv", "-o", "f.safetensors")[0] == 0
-    assert len(open_model("f.safetensors")[1].table) == len(open_model("e.safetensors")[1].table) - 2
+    assert len(load("f.safetensors").table) == len(load("e.safetensors").table) - 2
 
 
 def test_the_last_fact_of_a_relation_is_forgotten_and_written(models: Path, run: Run) -> None:
@@ -70,7 +70,7 @@ def test_the_last_fact_of_a_relation_is_forgotten_and_written(models: Path, run:
     code, out, err = run("edit", "m.safetensors", "Peru", "currency", "--forget", "-o", "f.safetensors", "--json")
     assert (code, err) == (0, "")
     assert (json.loads(out)["efficacy"], json.loads(out)["facts"]) == (1, 6)
-    assert open_model("f.safetensors")[1].table.labels.relations == ("capital",)
+    assert load("f.safetensors").table.labels.relations == ("capital",)
 
 
 def test_a_change_that_does_not_take_is_not_written(models: Path, run: Run) -> None:

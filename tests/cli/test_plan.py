@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from facthold.cli.plan import amount, size_text, times_text, whole_number
+from facthold.cli.plan import amount, size_text, times_text
 from facthold.plan.laws import Interval
+from facthold.plan.plan import whole_number
 from facthold.recipes import fact_recipes
 from facthold.theory.limits_facts import known_blocks_bits
 

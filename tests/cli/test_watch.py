@@ -16,18 +16,16 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import facthold.cli.watch
-import facthold.cli.watch_view
 from facthold._util.errors import FactholdError
-from facthold.cli.app import app
-from facthold.cli.common import interrupted
+from facthold.cli.app import app, interrupted
 from facthold.cli.watch import _questions, _read, find_question
 from facthold.cli.watch_view import View
+from facthold.dynamics.population import Start
 from facthold.dynamics.schedule import ALPHA, MOST_WORK, T, _largest_eigenvalue, schedule, times
-from facthold.dynamics.stages import BAND, CONVERGED, Levels
-from facthold.dynamics.start import Start
+from facthold.dynamics.stages import BAND, CONVERGED
 from facthold.dynamics.watching import AskedFacts, Watching, choose_questions, watch
+from facthold.facts.files import write_facts
 from facthold.facts.table import FactTable, balanced_table, random_table
-from facthold.facts.writing import write_facts
 from facthold.theory.reduced import Reduced
 from facthold.train.lanes import shared_lanes
 
@@ -59,9 +57,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def seen() -> Watching:
     """A run to its end, by the schedule of its table."""
     table = FactTable.from_rows(rows())
-    watching = Watching(table, choose_questions(table, 0), schedule(table), Levels.of(table))
+    watching = Watching(table, choose_questions(table, 0), schedule(table))
     watch(watching)
     return watching
+
+
+def answers(seen: Watching) -> list[str]:
+    """The right answers to its questions."""
+    return [seen.table.to_rows()[row][2] for row in seen.questions]
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +118,8 @@ def test_the_run_takes_the_steps_that_were_expected_and_no_step_is_too_long(seen
 
 
 def test_the_stages_come_in_their_order_with_what_the_model_knows_there(seen: Watching) -> None:
-    assert [stage for stage, _ in seen.reached] == ["start", "left", "relation", "beyond", "learnt"]
-    at = dict(seen.reached)
+    assert list(seen.reached) == ["start", "left", "relation", "beyond", "learnt"]
+    at = seen.reached
     start, relation, learnt = (seen.looks[at[stage]] for stage in ("start", "relation", "learnt"))
     assert float(start["loss"]) == pytest.approx(math.log(R * D), rel=1e-6)
     np.testing.assert_allclose(start["p_right"], 1 / (R * D), rtol=1e-5)
@@ -127,20 +130,20 @@ def test_the_stages_come_in_their_order_with_what_the_model_knows_there(seen: Wa
     assert set(seen.verdicts(at["start"])) <= {"anything", "by chance"}
     assert set(seen.verdicts(at["relation"])) <= {"hallucinated", "by chance"}
     assert seen.verdicts(at["learnt"]) == ["known"] * len(seen.questions)
-    assert seen.said(at["learnt"]) == [q.answer for q in seen.questions]
+    assert seen.said(at["learnt"]) == answers(seen)
     assert (learnt["p_right"] > 0.9).all()
 
 
 def test_a_model_that_hallucinates_says_all_answers_of_the_relation_and_no_other(seen: Watching) -> None:
-    at = dict(seen.reached)
+    at = seen.reached
     between = range(at["relation"], at["beyond"])
     said = [{seen.said(i)[j] for i in between} for j in range(len(seen.questions))]
-    for question, answers in zip(seen.questions, said, strict=True):
-        kind = question.answer.split()[0]
+    for j, (answer, all_said) in enumerate(zip(answers(seen), said, strict=True)):
+        kind = answer.split()[0]
         plausible = {f"{kind} {a}" for a in range(D)}
-        assert plausible <= answers
+        assert plausible <= all_said
         # others have a probability of BAND ln D at most, at each look
-        others = sum(seen.said(i)[seen.questions.index(question)] not in plausible for i in between)
+        others = sum(seen.said(i)[j] not in plausible for i in between)
         mean = BAND * math.log(D) * len(between)
         assert others <= mean + 4 * math.sqrt(mean) + 1
 
@@ -153,35 +156,40 @@ def test_a_model_that_hallucinates_says_all_answers_of_the_relation_and_no_other
 def test_what_is_known_first_names_the_stage(sizes: tuple[int, int, int], order: list[str]) -> None:
     """Along the exact flow; nothing is trained."""
     table, reduced = balanced_table(*sizes, key=jax.random.key(0)), Reduced(*sizes, "equal", math.log(1e-6))
-    watching = Watching(table, [], schedule(table), Levels.of(table))
+    watching = Watching(table, [], schedule(table))
     times = np.linspace(0, 1.1 * reduced.time_of(CONVERGED), 400)
-    curves = [reduced.loss(times), reduced.relation_loss(times), reduced.loss(times) - reduced.relation_loss(times)]
+    curves = [
+        reduced.loss(times),
+        reduced.relation.loss_at(times),
+        reduced.loss(times) - reduced.relation.loss_at(times),
+    ]
     for t, *look in zip(times, *curves, strict=True):
         watching.add(int(t), dict(zip(("loss", "relation_loss", "subject_loss"), map(np.array, look), strict=True)))
-    assert [stage for stage, _ in watching.reached] == order
+    assert list(watching.reached) == order
     assert watching.stages.resting == order[2]
 
 
 def test_a_level_that_is_crossed_between_two_looks_is_no_stage() -> None:
     table = balanced_table(32, 2, 4, key=jax.random.key(0))
-    watching = Watching(table, [], schedule(table), Levels.of(table))
+    watching = Watching(table, [], schedule(table))
     for step, loss in enumerate((math.log(8), 1.9, 0.5, 0.001)):
         watching.add(step, {name: np.array(loss) for name in ("loss", "relation_loss", "subject_loss")})
-    assert [stage for stage, _ in watching.reached] == ["start", "left", "beyond", "learnt"]
+    assert list(watching.reached) == ["start", "left", "beyond", "learnt"]
 
 
 def test_questions_are_found_by_name_and_chosen_away_from_the_commonest_answer() -> None:
     table = FactTable.from_rows([*rows(), ("Nobody, Esq.", "colour", "colour 1")])
-    assert find_question(table, "PERSON 3 , colour").text == "person 3, colour"
-    assert find_question(table, "the taste of person 3").text == "person 3, taste"
-    assert find_question(table, "Nobody, Esq., colour").answer == "colour 1"
+    facts = table.to_rows()
+    assert facts[find_question(table, "PERSON 3 , colour")][:2] == ("person 3", "colour")
+    assert facts[find_question(table, "the taste of person 3")][:2] == ("person 3", "taste")
+    assert facts[find_question(table, "Nobody, Esq., colour")][2] == "colour 1"
     with pytest.raises(FactholdError, match=r"no 'taste' of 'Nobody, Esq\.'; it has its 'colour'"):
         find_question(table, "Nobody, Esq., taste")
     with pytest.raises(FactholdError, match="no subject found in 'hello' and no relation"):
         find_question(table, "hello")
     chosen = choose_questions(table, 3)
-    assert [q.text.split(", ")[1] for q in chosen] == ["colour", "taste"] * 2
-    assert "colour 1" not in [q.answer for q in chosen]
+    assert [facts[row][1] for row in chosen] == ["colour", "taste"] * 2
+    assert "colour 1" not in [facts[row][2] for row in chosen]
     assert chosen == choose_questions(table, 3) != choose_questions(table, 4)
 
 
@@ -200,7 +208,7 @@ def test_a_line_a_stage_and_the_end_in_words(saved: Result, seen: Watching) -> N
     ]
     steps = [int(line.split(",")[0].removeprefix("step ")) for line in stages]
     assert steps == sorted(set(steps))
-    said = "; ".join(f"{q.text}? {q.answer}" for q in seen.questions[:2])
+    said = "; ".join(f"{text}? {answer}" for text, answer in [*zip(seen.texts, answers(seen), strict=True)][:2])
     assert stages[-1].endswith(f"({said})")
     assert end.startswith(f"{S * R} of {S * R} facts recalled after {steps[-1]} steps in ")
     assert f"from step {steps[2]} to step {steps[3]}, and fell below 0.01 at step {steps[4]}" in story
@@ -210,7 +218,7 @@ def test_a_line_a_stage_and_the_end_in_words(saved: Result, seen: Watching) -> N
 def test_the_files_hold_every_look_and_several_pictures(saved: Result, files: Path, seen: Watching) -> None:
     with (files / "run.csv").open() as stream:
         looks = list(csv.DictReader(stream))
-    asked = {column for q in seen.questions for column in (q.text, f"p({q.text})")}
+    asked = {column for text in seen.texts for column in (text, f"p({text})")}
     assert {"step", "loss", "relation_loss", "subject_loss", "accuracy"} | asked <= set(looks[0])
     every = int(looks[1]["step"])
     assert [int(look["step"]) for look in looks] == [every * i for i in range(len(looks))]
@@ -225,7 +233,7 @@ def test_the_files_hold_every_look_and_several_pictures(saved: Result, files: Pa
 
 def test_a_seed_gives_the_same_run_and_another_other_answers(seen: Watching) -> None:
     def again(seed: int) -> Watching:
-        watching = Watching(seen.table, seen.questions, seen.schedule, seen.levels)
+        watching = Watching(seen.table, seen.questions, seen.schedule)
         watch(watching, seed=seed)
         return watching
 
@@ -259,7 +267,7 @@ def test_the_live_view_fits_a_terminal_and_shows_curve_levels_and_questions(seen
     text.print(view.draw())
     drawn = text.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, drawn.splitlines())) <= 80
-    for part in (f"{math.log(R * D):.2f}", f"{math.log(D):.2f}", seen.questions[0].text, "known", "facts are learnt"):
+    for part in (f"{math.log(R * D):.2f}", f"{math.log(D):.2f}", seen.texts[0], "known", "facts are learnt"):
         assert part in drawn
     assert sum(0x2800 < ord(c) < 0x2900 for c in drawn) > 60
 
@@ -322,14 +330,14 @@ def test_a_table_that_is_too_large_is_refused_with_a_size_that_is_not() -> None:
 def test_ctrl_c_keeps_what_was_seen(
     run: Callable[..., tuple[int, str, str]], files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = facthold.cli.watch_view.stage_line
+    line = facthold.cli.watch.stage_line
 
-    def stop(watching: Watching, reached: tuple[str, int]) -> str:
-        if reached[0] == "left":
+    def stop(watching: Watching, stage: str) -> str:
+        if stage == "left":
             interrupted.set()
-        return line(watching, reached)  # type: ignore[arg-type]
+        return line(watching, stage)
 
-    monkeypatch.setattr(facthold.cli.watch_view, "stage_line", stop)
+    monkeypatch.setattr(facthold.cli.watch, "stage_line", stop)
     try:
         code, _, err = run("watch", str(files / "facts.csv"), "--output", str(tmp_path / "part.gif"))
     finally:
@@ -342,14 +350,14 @@ def test_ctrl_c_keeps_what_was_seen(
     assert 2 < len(looks) < 50
     with Image.open(tmp_path / "part.gif") as gif:
         assert gif.n_frames > 1  # type: ignore[attr-defined]
-    assert not shared_lanes().stopped
+    assert not shared_lanes().stopped.is_set()
 
 
 def test_real_facts_by_name_come_with_the_questions_that_are_left() -> None:
     table, name = _read("countries", "capital,region", 60, 0, None)
     assert (name, len(table), table.S, table.R) == ("countries", 120, 60, 2)
     questions = _questions(table, [], "countries", 0)
-    assert [q.text for q in questions[:2]] == ["France, capital", "Kenya, region"]
+    assert [table.to_rows()[row][:2] for row in questions[:2]] == [("France", "capital"), ("Kenya", "region")]
     assert len(set(questions)) == len(questions) == 4
 
 

@@ -13,11 +13,9 @@ import pytest
 from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
-from facthold.construct.attention import attention_only
+from facthold.construct.attention import LEAK, attention_only, gaps, hebbian_keys, partition, partition_into
 from facthold.construct.attention_mlp import attention_and_mlp, largest_partition, two_subspaces
-from facthold.construct.heads import LEAK, gaps, hebbian_keys, partition, partition_into
-from facthold.construct.selected import READOUTS, selecting_attention
-from facthold.construct.values import solve_values, solved_values
+from facthold.construct.selected import READOUTS, selecting_attention, solve_values, solved_values
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.prompts import Prompts
 from facthold.facts.table import NO_FACT, FactTable, random_table

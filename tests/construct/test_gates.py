@@ -12,10 +12,9 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from facthold.construct.attention import RESIDUAL
+from facthold.construct.attention import LEAK, RESIDUAL, beta_for
 from facthold.construct.dimensions import fewest_dimensions
 from facthold.construct.gates import SPREAD, Gates, gate_heads, gated_transformer
-from facthold.construct.heads import LEAK, beta_for
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.prompts import Prompts
 from facthold.facts.table import FactTable, random_share, random_table

@@ -15,9 +15,15 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose
 
 from facthold._util.keys import fold
-from facthold.construct.attention import projected_memory, sphere_without_EOS
+from facthold.construct.attention import (
+    gaps,
+    hebbian_keys,
+    partition,
+    projected_memory,
+    separating_keys,
+    sphere_without_EOS,
+)
 from facthold.construct.attention_mlp import SCALE, hermite_tensor_memory, tensor_contraction, two_subspaces
-from facthold.construct.heads import gaps, hebbian_keys, partition, separating_keys
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable, random_table
 from facthold.memory.activations import Activation, Polynomial, hermite

@@ -138,7 +138,6 @@ def test_quantised_bits() -> None:
     problem = random_problem(30, 16, key=KEY)
     result = quantised(problem)
     assert result.bits_per_weight == pytest.approx(math.log2(16 * 30 * 16), abs=1e-6)  # the paper's 16 N d
-    assert result.total_bits == pytest.approx(16 * 16 * result.bits_per_weight)
     levels = np.rint(np.asarray(result.memory.W, np.float64) / result.step)
     assert_allclose(levels * result.step, result.memory.W, rtol=1e-6)
     assert levels.max() - levels.min() < 2**result.used_bits_per_weight <= 2 * (levels.max() - levels.min() + 1)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from facthold.construct.mend import MOST, mended
+from facthold.construct.neuron import MOST, mended
 from facthold.measure.recall import recalled, smallest_margins
 from facthold.memory.associations import Problem
 from facthold.models.memory import MLPMemory

@@ -9,7 +9,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
-from facthold.construct.readout import MARGIN, _flip_prices, _frozen_gates_loss, convex, layerwise, ridge, whiten
+from facthold.construct.readout import (
+    FLIP_PRICE,
+    MARGIN,
+    _flip_prices,
+    _frozen_gates_loss,
+    convex,
+    layerwise,
+    ridge,
+    whiten,
+)
 from facthold.construct.solve import Wanted, enough_for_margin
 from facthold.memory.activations import RELU, Activation, Polynomial
 from facthold.memory.associations import Problem, random_problem
@@ -62,8 +71,8 @@ def test_flip_prices_are_the_double_sum() -> None:
     U, V, f = rng.standard_normal((7, 4)), rng.standard_normal((6, 4)), np.arange(20) % 5
     T = U[f]
     differences = (U @ V.T)[None, :, :] - (T @ V.T)[:, None, :]
-    expected = 0.3 * np.maximum(differences, 0).mean(axis=1)
-    assert_allclose(_flip_prices(V, U, T, 0.3), expected, rtol=1e-12, atol=1e-14)
+    expected = FLIP_PRICE * np.maximum(differences, 0).mean(axis=1)
+    assert_allclose(_flip_prices(V, U, T), expected, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize(("rows", "columns", "rank"), [(20, 6, 6), (20, 6, 3), (5, 9, 5), (12, 8, 1)])
@@ -126,8 +135,8 @@ def test_the_frozen_gates_loss_is_that_of_the_memory_until_a_gate_flips_and_is_c
     with jax.enable_x64(True):
 
         def loss(W: np.ndarray) -> float:
-            arrays = (jnp.asarray(a) for a in (W, E, U, V, gates, _flip_prices(V, U, T, 0.3)))
-            return float(_frozen_gates_loss(*arrays, answers))
+            arrays = (jnp.asarray(a) for a in (U, E, gates, _flip_prices(V, U, T), V))
+            return float(_frozen_gates_loss(jnp.asarray(W), answers, *arrays))
 
         for scale in (0.5, 1.0, 2.0):  # flips no gate
             logits = np.maximum(E @ (scale * W).T, 0) @ V @ U.T

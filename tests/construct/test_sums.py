@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.optimize import linprog
 
-from facthold.construct.attention import attention_only, check_intersections
-from facthold.construct.sums import check_sums, contradiction
-from facthold.construct.values import solved_values
+from facthold.construct.attention import attention_only
+from facthold.construct.selected import solved_values
+from facthold.construct.sums import check_intersections, check_sums, contradiction
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import NO_FACT, FactTable, random_table
 from facthold.measure.fact_recall import fact_margins
@@ -215,7 +215,7 @@ def unclear_facts(table: FactTable) -> list[int]:
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])
 def test_intersections_are_those_of_the_sets(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("facthold.construct.attention.BLOCK", block)
+    monkeypatch.setattr("facthold.construct.sums.CELLS", block)
     counts = set()
     for seed in range(12):
         table = random_facts(seed, 9, 3, 60 if seed % 2 else 14, 0.6, n_also=seed)

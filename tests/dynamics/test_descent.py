@@ -13,17 +13,14 @@ import pytest
 from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
-from facthold.dynamics.descent import Descent, LearnFacts, descend
-from facthold.dynamics.observables import Watched
-from facthold.dynamics.population import population
+from facthold.dynamics.descent import LearnFacts, descend
+from facthold.dynamics.population import Start, Watched, population
 from facthold.dynamics.stages import Levels, find_stages
-from facthold.dynamics.start import Start
-from facthold.facts.problem import FactualRecall, factual_recall
-from facthold.facts.prompts import zipf
+from facthold.facts.problem import FactualRecall, factual_recall, zipf
 from facthold.facts.table import balanced_table, random_table
-from facthold.models.linear_attention import LinearAttention
-from facthold.models.softmax_head import SoftmaxHead
+from facthold.models.one_head import LinearAttention, SoftmaxHead
 from facthold.theory.reduced import Growth, Reduced
+from facthold.train.engine import Run
 from facthold.train.protocols import Protocol
 
 S, R, D, T, N_NOISE = 16, 4, 8, 32, 20
@@ -55,7 +52,7 @@ def random_model(*, alike: bool) -> LinearAttention:
 
 
 @cache
-def figure_5() -> tuple[Descent, list[tuple[int, int, float, dict[str, Any]]]]:
+def figure_5() -> tuple[Run, list[tuple[int, int, float, dict[str, Any]]]]:
     """The paper's own setting, S = 16, R = 4, D = 8, steps of 0.1 from 1e-5, and what a listener heard of it."""
     heard: list[tuple[int, int, float, dict[str, Any]]] = []
     run = descend(
@@ -82,11 +79,11 @@ def test_gradient_descent_is_the_reduced_equations_step_by_step() -> None:
     (run, _), reduced = figure_5(), Reduced(S, R, D, "equal", math.log(1e-5))
     used = FIGURE_5
     relation, subject = (euler(growth, used.lr, used.steps) for growth in (reduced.relation, reduced.subject))
-    expected = (relation + subject)[run.steps]
+    expected = (relation + subject)[run.seen["steps"]]
     steepest = np.abs(np.diff(relation + subject)).max()
     late = used.steps * 10 * FLOAT32  # steps by which a fall may come early or late
     assert_allclose(run.seen["loss"], expected, atol=100 * FLOAT32 + steepest * late)
-    assert_allclose(run.seen["relation_loss"], relation[run.steps], atol=100 * FLOAT32 + steepest * late)
+    assert_allclose(run.seen["relation_loss"], relation[run.seen["steps"]], atol=100 * FLOAT32 + steepest * late)
 
 
 def test_gradient_descent_follows_the_flow_to_first_order() -> None:
@@ -94,7 +91,7 @@ def test_gradient_descent_follows_the_flow_to_first_order() -> None:
     lr lambda / 2, and the three stages are those that were predicted."""
     (run, _), reduced = figure_5(), Reduced(S, R, D, "equal", math.log(1e-5))
     used, levels = FIGURE_5, Levels.of(TABLE)
-    stages = find_stages(run.steps * used.lr, run.seen["loss"], levels)
+    stages = find_stages(run.seen["steps"] * used.lr, run.seen["loss"], levels)
     assert stages.problem is None
     assert stages.resting == "relation"
     spacing = used.check_every * used.lr
@@ -123,7 +120,7 @@ def test_what_never_moves() -> None:
 def test_before_the_first_step_nothing_is_known() -> None:
     run, _ = figure_5()
     first = {name: values[0] for name, values in run.seen.items()}
-    assert run.steps[0] == 0
+    assert run.seen["steps"][0] == 0
     expected = {
         "loss": math.log(A),
         "relation_loss": math.log(R),
@@ -144,7 +141,7 @@ def test_facts_that_are_asked_are_answered_at_every_look() -> None:
     """First any, then one of the relation's, in the end the right one."""
     run, _ = figure_5()
     answers, sure = run.seen["answers"], run.seen["sure"]
-    assert answers.shape == sure.shape == (len(run.steps), len(ASKED))
+    assert answers.shape == sure.shape == (len(run.seen["steps"]), len(ASKED))
     assert_array_equal(answers[-1], TABLE.answers[ASKED])
     assert (sure[-1] > 0.95).all()
     rests = np.abs(run.seen["loss"] - math.log(D)) < 0.005
@@ -159,18 +156,18 @@ def test_a_run_goes_to_its_end_and_keeps_every_look() -> None:
     """No accuracy ends it: the curve is the result."""
     run, _ = figure_5()
     assert run.status == "reached"
-    assert_array_equal(run.steps, np.arange(0, FIGURE_5.steps + 1, FIGURE_5.check_every))
-    assert all(len(values) == len(run.steps) for values in run.seen.values())
+    assert_array_equal(run.seen["steps"], np.arange(0, FIGURE_5.steps + 1, FIGURE_5.check_every))
+    assert all(len(values) == len(run.seen["steps"]) for values in run.seen.values())
     assert (run.seen["accuracy"] == 1).sum() > 100
 
 
 def test_the_listener_hears_every_look_from_the_first_on() -> None:
     run, heard = figure_5()
-    assert [steps for _, steps, _, _ in heard] == run.steps.tolist()
+    assert [steps for _, steps, _, _ in heard] == run.seen["steps"].tolist()
     for i, (member, _, accuracy, seen) in enumerate(heard):
         assert member == 0
         assert accuracy == run.seen["accuracy"][i]
-        assert seen.keys() == run.seen.keys()
+        assert seen.keys() | {"steps"} == run.seen.keys()
         assert seen["loss"] == run.seen["loss"][i]
         assert_array_equal(seen["answers"], run.seen["answers"][i])
 
@@ -214,7 +211,7 @@ def test_drawn_noise_has_the_gradient_of_the_population_on_average() -> None:
 
 @eqx.filter_jit
 def look_again(model: LinearAttention, keys: Array) -> dict[str, Array]:
-    task = task_of("drawn", draws=4)
+    task = task_of("drawn")
     return jax.vmap(lambda key: task.observe(model, key=key))(keys)
 
 
@@ -235,11 +232,11 @@ def test_noise_that_weighs_the_same_leaves_no_error() -> None:
 
 
 @cache
-def drawn() -> Descent:
+def drawn() -> Run:
     """A larger start and longer steps than figure 5's, with noise drawn at each."""
     short = Protocol("short", "test", "sgd", lr=0.8, steps=768, check_every=8, goal=0.5)
     model = Start("equal", math.log(1e-3)).model(A, TOKENS)
-    return descend(task_of("drawn", batch=128, draws=4), model, short, key=KEY)
+    return descend(task_of("drawn", batch=128), model, short, key=KEY)
 
 
 def test_with_drawn_noise_the_same_stages_are_passed() -> None:
@@ -247,8 +244,8 @@ def test_with_drawn_noise_the_same_stages_are_passed() -> None:
     fall may come a tenth early or late."""
     run, reduced = drawn(), Reduced(S, R, D, "equal", math.log(1e-3))
     assert run.status == "reached"  # not by its goal of 0.5, which ends nothing
-    assert len(run.steps) == 768 // 8 + 1
-    times, loss = 0.8 * run.steps, run.seen["loss"]
+    assert len(run.seen["steps"]) == 768 // 8 + 1
+    times, loss = 0.8 * run.seen["steps"], run.seen["loss"]
     predicted = reduced.time_of(1.02 * math.log(D)), reduced.time_of(0.98 * math.log(D))
     rest = (times > 1.1 * predicted[0]) & (times < 0.9 * predicted[1])
     assert rest.sum() > 3
@@ -264,8 +261,8 @@ def test_with_drawn_noise_the_same_stages_are_passed() -> None:
 def test_steps_that_are_too_long_are_said_to_be() -> None:
     """A run that breaks is never a curve with stages: it diverged, or its loss rose, in words."""
     wild = Protocol("wild", "test", "sgd", lr=100.0, steps=64, check_every=4)
-    run = descend(task_of("drawn", batch=128, draws=4), Start("equal", math.log(1e-3)).model(A, TOKENS), wild, key=KEY)
-    stages = find_stages(run.steps, run.seen["loss"], Levels.of(TABLE))
+    run = descend(task_of("drawn", batch=128), Start("equal", math.log(1e-3)).model(A, TOKENS), wild, key=KEY)
+    stages = find_stages(run.seen["steps"], run.seen["loss"], Levels.of(TABLE))
     assert stages.problem is not None
     assert "smaller learning rate" in stages.problem
     assert stages.hallucination is None
@@ -273,7 +270,7 @@ def test_steps_that_are_too_long_are_said_to_be() -> None:
     assert ("diverged" in stages.problem) == broke
     if broke:
         assert run.status == "diverged"
-        assert len(run.steps) < 64 // 4 + 1  # it does not go on
+        assert len(run.seen["steps"]) < 64 // 4 + 1  # it does not go on
 
 
 @cache
@@ -304,9 +301,7 @@ def test_a_softmax_head_is_asked_as_the_paper_writes_it() -> None:
 def test_a_softmax_head_learns_relations_first() -> None:
     """Figure 5, right: the relation-only loss has all but gone while the subject-only loss is far from it."""
     short = Protocol("short", "test", "sgd", lr=8.0, steps=192, check_every=32)
-    run = descend(
-        task_of("drawn", problem=softmax_problem(), batch=256, draws=4), SoftmaxHead.zeros(96), short, key=KEY
-    )
+    run = descend(task_of("drawn", problem=softmax_problem(), batch=256), SoftmaxHead.zeros(96), short, key=KEY)
     seen = run.seen
     assert seen["loss"][0] == pytest.approx(math.log(A), rel=10 * FLOAT32)
     assert run.status == "exhausted"
@@ -343,8 +338,6 @@ def test_a_fact_that_is_not_there_cannot_be_asked(asked: list[int]) -> None:
     ("given", "says"),
     [
         ({"noise": "evn"}, "unknown noise 'evn'; did you mean 'even'"),
-        ({"draws": 0}, "draws=0 must be at least 1"),
-        ({"draws": 1}, "draws=1"),  # no spread: an error of 0 would say that nothing was drawn
         ({"batch": -1}, "batch=-1 must not be negative; 0 takes every fact"),
     ],
 )

@@ -15,9 +15,8 @@ from scipy.integrate import solve_ivp
 from enumerated import enumerated
 from facthold.dynamics import STARTS
 from facthold.dynamics.flow import SMALLEST, Trajectory, gradient_flow
-from facthold.dynamics.population import Population, population
-from facthold.dynamics.start import SMALLEST as SMALLEST_FLOAT32
-from facthold.dynamics.start import Start
+from facthold.dynamics.population import SMALLEST as SMALLEST_FLOAT32
+from facthold.dynamics.population import Population, Start, population
 from facthold.facts.table import FactTable, make_table
 from facthold.theory.reduced import Reduced
 

@@ -10,9 +10,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from enumerated import enumerated
-from facthold.dynamics.observables import Watched
-from facthold.dynamics.population import KINDS, Population, population
-from facthold.facts.prompts import uniform, zipf
+from facthold.dynamics.population import KINDS, Population, Watched, population
+from facthold.facts.problem import uniform, zipf
 from facthold.facts.table import FactTable, balanced_table, random_table
 
 KEY = jax.random.key(0)

@@ -12,8 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import expi
 
 from facthold.dynamics.flow import Trajectory, gradient_flow
-from facthold.dynamics.population import population
-from facthold.dynamics.start import Start
+from facthold.dynamics.population import Start, population
 from facthold.facts.table import balanced_table
 from facthold.theory.reduced import Growth, Reduced
 
@@ -50,7 +49,7 @@ def test_the_flow_of_a_balanced_table_is_the_reduced_one(size: tuple[int, int, i
     assert trajectory.failure is None
     assert seen["loss"][0] == pytest.approx(math.log(size[1] * size[2]), abs=1e-12)
     assert_allclose(seen["loss"], reduced.loss(trajectory.times), atol=AGREE + 2 * DRAWN)
-    assert_allclose(seen["relation_loss"], reduced.relation_loss(trajectory.times), atol=AGREE + DRAWN)
+    assert_allclose(seen["relation_loss"], reduced.relation.loss_at(trajectory.times), atol=AGREE + DRAWN)
     assert seen["loss"][-1] == pytest.approx(0.01, abs=AGREE + 2 * DRAWN)
 
 

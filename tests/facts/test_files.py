@@ -1,8 +1,8 @@
 """Fact tables from files of every format, into files and back, and the one line that each bad file gets."""
 
-import builtins
 import json
 import os
+import sys
 import time
 import unicodedata
 from collections.abc import Iterator
@@ -240,14 +240,7 @@ def test_a_file_that_does_not_fit_in_memory_is_refused(
 
 def test_without_pyarrow_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = write_facts(tmp_path / "facts.parquet", CAPITALS)
-    imported = builtins.__import__
-
-    def without(name: str, *rest: Any) -> Any:
-        if name.startswith("pyarrow"):
-            raise ImportError(name)
-        return imported(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     refused(file, r"pip install 'facthold\[parquet\]'")
     with pytest.raises(FactholdError, match=r"pip install 'facthold\[parquet\]'"):
         write_facts(tmp_path / "other.parquet", CAPITALS)

@@ -10,8 +10,8 @@ import pytest
 from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
-from facthold.facts.problem import factual_recall
-from facthold.facts.prompts import MOST_NOISE, Prompts, alias_table, check_distribution, uniform, zipf
+from facthold.facts.problem import MOST_NOISE, check_distribution, factual_recall, uniform, zipf
+from facthold.facts.prompts import Prompts, alias_table
 from facthold.facts.table import NO_FACT, FactTable, random_table
 
 KEY = jax.random.key(8)

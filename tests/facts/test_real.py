@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import facthold.facts.real.base
+import facthold.facts.real
 from facthold._util.errors import FactholdError
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
 from facthold.facts.table import FactTable
@@ -130,7 +130,7 @@ def test_every_subject_is_as_likely_to_be_taken() -> None:
 
 
 def test_a_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facthold.facts.real.base, "find_spec", lambda name: None if name == "babel" else object())
+    monkeypatch.setattr(facthold.facts.real, "find_spec", lambda name: None if name == "babel" else object())
     assert not SOURCES["countries"].installed
     with pytest.raises(FactholdError, match=r"countries need babel: pip install 'facthold\[facts\]'"):
         SOURCES["countries"].facts()

@@ -156,9 +156,10 @@ def test_any_right_answer_is_recall(outputs: str) -> None:
     table, n = problem.table, len(problem.table)
     assert n > BLOCK
     model = Transformer.init(8, 2, 4, 12, key=KEY)
+    questions = Questions.of(problem)
     said = np.concatenate(
         [
-            jnp.argmax(Questions.of(problem).scores(model, facts, key=jax.random.fold_in(KEY, b)), axis=1)
+            jnp.argmax(questions.scores(model, questions.prompts.counts(facts, key=jax.random.fold_in(KEY, b))), axis=1)
             for b, facts in enumerate(jnp.pad(jnp.arange(n), (0, -n % BLOCK)).reshape(-1, BLOCK))
         ]
     )[:n]

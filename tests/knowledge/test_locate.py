@@ -10,7 +10,7 @@ import pytest
 
 import known
 from facthold._util.errors import FactholdError
-from facthold.knowledge.locate import DIRECT, MLP, locate, locate_all
+from facthold.knowledge.locate import DIRECT, MLP, locate_all
 from facthold.knowledge.model import Model
 from facthold.memory.activations import Polynomial
 from facthold.models.forward import Forward, table_prompts
@@ -34,8 +34,8 @@ def model_and_problem(request: pytest.FixtureRequest) -> Known:
 
 def test_the_parts_of_every_fact_add_up_to_its_margin(model_and_problem: Known) -> None:
     model, problem = model_and_problem
-    found = locate_all(model, problem)
-    told = judge_table(Forward.of(model, problem), problem, table_prompts(problem))
+    found = locate_all(Model(model, problem))
+    told = judge_table(model, problem)
     np.testing.assert_array_equal(found.margin, told.margin)
     parts = np.concatenate([found.direct, found.through, found.bias[:, None]], axis=1)
     # 2^-53 for each of the products of which a part is made, as many as there are dimensions and neurons
@@ -48,7 +48,7 @@ def test_the_parts_of_every_fact_add_up_to_its_margin(model_and_problem: Known) 
 def test_an_activation_that_cannot_be_split_is_one_part() -> None:
     _, problem = known.random_model()
     model = Transformer.init(16, 4, 4, 8, key=jax.random.key(0), sigma=Polynomial((1.0,) * 3))
-    found = locate_all(model, problem)
+    found = locate_all(Model(model, problem))
     assert not found.through.any()
     total = found.direct.sum(axis=1) + found.mlp
     np.testing.assert_allclose(total, found.margin, atol=1e-12 * np.abs(found.direct).sum())
@@ -56,14 +56,13 @@ def test_an_activation_that_cannot_be_split_is_one_part() -> None:
 
 def test_ablating_is_setting_weights_to_zero(model_and_problem: Known) -> None:
     model, problem = model_and_problem
-    found, tokens = locate_all(model, problem), table_prompts(problem)
-    whole = judge_table(Forward.of(model, problem), problem, tokens).said
+    found, whole = locate_all(Model(model, problem)), judge_table(model, problem).said
     without = [eqx.tree_at(lambda t: t.W_O, model, model.W_O.at[h].set(0)) for h in range(model.H)]
     if model.mlp is not None:
         without.append(eqx.tree_at(lambda t: t.mlp.V, model, jnp.zeros_like(model.mlp.V)))
     columns = [*range(model.H), *([len(found.components) - 1] if model.mlp is not None else [])]
     for c, ablated in zip(columns, without, strict=True):
-        told = judge_table(Forward.of(ablated, problem), problem, tokens)
+        told = judge_table(ablated, problem)
         scale = np.abs(found.contributions).max()
         np.testing.assert_allclose(found.ablated[:, c], told.margin, rtol=1e-6, atol=1e-9 * scale)
         np.testing.assert_array_equal(found.changed[:, c], told.said != whole)
@@ -71,7 +70,7 @@ def test_ablating_is_setting_weights_to_zero(model_and_problem: Known) -> None:
 
 def test_without_its_direct_path_a_model_is_its_mlp() -> None:
     model, problem = known.random_model()
-    found = locate_all(model, problem)
+    found = locate_all(Model(model, problem))
     c = found.components.index(DIRECT)
     states = Forward.of(model, problem).states(table_prompts(problem)[0])
     scores = (states.hidden @ np.asarray(model.mlp.V, np.float64)) @ problem.U.T
@@ -84,7 +83,7 @@ def test_without_its_direct_path_a_model_is_its_mlp() -> None:
 @pytest.mark.parametrize("which", ["built", "numbers", "attention alone"])
 def test_without_what_is_named_first_answers_change_most_often(which: str) -> None:
     model, problem = MODELS[which]()
-    found = locate_all(model, problem)
+    found = locate_all(Model(model, problem))
     first = found.order[:, 0]
     lost = found.changed[np.arange(len(first)), first].mean()
     for c in range(len(found.components)):
@@ -97,8 +96,8 @@ def test_without_what_is_named_first_answers_change_most_often(which: str) -> No
 
 def test_one_fact_in_words() -> None:
     model, problem = known.countries()
-    found = locate(model, problem, "france", "capital")
-    everything = locate_all(model, problem)
+    found = Model(model, problem).locate("france", "capital")
+    everything = locate_all(Model(model, problem))
     assert (found.subject, found.relation, found.answer) == ("France", "capital", "Paris")
     assert found.margin == pytest.approx(Model(model, problem).ask("France", "capital").margin)
     assert found.margin == pytest.approx(everything.margin[0])
@@ -116,4 +115,4 @@ def test_one_fact_in_words() -> None:
 
 def test_a_pair_that_is_not_in_the_table_is_held_nowhere() -> None:
     with pytest.raises(FactholdError, match="is not in the table, so no weights hold it"):
-        locate(*known.countries(), "Sudan", "official_language")
+        Model(*known.countries()).locate("Sudan", "official_language")

@@ -5,10 +5,10 @@ import pytest
 
 from facthold.facts.real import find_source
 from facthold.facts.table import FactTable
-from facthold.knowledge.build import Built, build
-from facthold.knowledge.edit import edit, specificity, still_held
+from facthold.knowledge.build import build
+from facthold.knowledge.edit import specificity, still_held
 from facthold.knowledge.locate import locate_all
-from facthold.models.forward import Forward, table_prompts
+from facthold.knowledge.model import Model
 from facthold.models.judge import judge_table
 
 pytest.importorskip("countryinfo")
@@ -18,41 +18,39 @@ EDITS = 100
 
 
 @pytest.fixture(scope="module")
-def built() -> Built:
+def built() -> Model:
     return build(FactTable.from_rows(find_source("countries").facts(RELATIONS)))
 
 
 @pytest.mark.slow
-def test_every_fact_about_all_countries_is_recalled_in_fresh_noise(built: Built) -> None:
+def test_every_fact_about_all_countries_is_recalled_in_fresh_noise(built: Model) -> None:
     assert built.problem.table.S > 240
-    assert built.recall == 1.0
-    tokens = table_prompts(built.problem, draws=5, seed=1000)
-    assert judge_table(Forward.of(built.model, built.problem), built.problem, tokens).recalled.all()
+    assert built.report.recall == 1.0
+    assert judge_table(built.model, built.problem, draws=5, seed=1000).recalled.all()
 
 
 @pytest.mark.slow
-def test_a_hundred_edits_one_after_another_hold_and_cost_no_other_fact(built: Built) -> None:
+def test_a_hundred_edits_one_after_another_hold_and_cost_no_other_fact(built: Model) -> None:
     table, labels = built.problem.table, built.problem.table.labels
     assert labels is not None
     rng = np.random.default_rng(3)
-    model, problem, reports = built.model, built.problem, []
+    known, reports = built, []
     for row in rng.permutation(len(table))[:EDITS]:
         among = np.unique(table.answers[table.relations == table.relations[row]])
         new = labels.answers[rng.choice(among[among != table.answers[row]])]
         s, r = labels.subjects[table.subjects[row]], labels.relations[table.relations[row]]
-        done = edit(model, problem, s, r, new)
-        model, problem = done.model, done.problem
-        reports.append(done.report)
-    assert still_held(reports, (model, problem)) >= 0.99
-    kept, _, others = specificity((built.model, built.problem), (model, problem))
+        known = known.edit(s, r, new)
+        reports.append(known.report)
+    assert still_held(reports, known) >= 0.99
+    kept, _, others = specificity(built, known)
     assert others == len(table) - EDITS
     assert kept >= 0.99
-    assert model.n_params - built.n_params == sum(report.more_params for report in reports)
+    assert known.n_params - built.n_params == sum(report.more_params for report in reports)
 
 
 @pytest.mark.slow
-def test_parts_add_up_and_what_is_named_first_matters_most(built: Built) -> None:
-    found = locate_all(built.model, built.problem)
+def test_parts_add_up_and_what_is_named_first_matters_most(built: Model) -> None:
+    found = locate_all(built)
     total = found.direct.sum(axis=1) + found.through.sum(axis=1) + found.bias
     size = np.abs(found.direct).sum(axis=1) + np.abs(found.through).sum(axis=1) + np.abs(found.bias)
     n_terms = 2 * built.model.H * built.model.m

@@ -106,7 +106,7 @@ CELLS = {
 
 @app.command()
 def drive(what: str, address: str, log: str) -> None:
-    from facthold.cli.common import compute_cells, find_place
+    from facthold.cli.cells import compute_cells, find_place
     compute_cells(what, CELLS[what](log), None, find_place(None, address))
 
 if __name__ == "__main__":
@@ -220,7 +220,7 @@ def test_what_is_no_address(address: str) -> None:
 
 
 def test_without_ray_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(FactholdError, match=r"pip install 'facthold\[cluster\]'"):
         RayCluster("auto")
 

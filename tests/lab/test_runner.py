@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from facthold._util import programs
+from facthold._util import runtime
 from facthold._util.errors import FactholdError
-from facthold.cli.progress import CellProgress, outcome
+from facthold.cli.cells import CellProgress, outcome
 from facthold.lab.cells import Cell
 from facthold.lab.places import RETRIES, InProcess, Place
 from facthold.lab.provenance import provenance
 from facthold.lab.runner import run_cells
-from facthold.lab.status import STALE, sweeps
+from facthold.lab.status import STALE, Best, Tally, sweeps
 from facthold.lab.store import Store
-from facthold.lab.tally import Best, Tally
 from facthold.lab.workers import Workers
 from facthold.studies.memories.capacity import Capacity
 from odd_cells import Compiling, Deadly, Failing, Quiet, Sleeping, alive, starts, until
@@ -82,9 +81,9 @@ def test_programs_are_dropped_before_there_are_too_many_memory_maps(
 ) -> None:
     """Each cell takes 24 maps and three run at a time. Without the guard there are 480 more at the end."""
     run_cells([Compiling(n=100)], store, Quiet())  # threads and what JAX itself needs
-    programs.drop_programs(share=0.0)
-    before = programs.memory_maps()
-    monkeypatch.setattr(programs, "most_memory_maps", lambda: int((before + 100) / programs.SHARE))
+    runtime.drop_programs(share=0.0)
+    before = runtime.memory_maps()
+    monkeypatch.setattr(runtime, "most_memory_maps", lambda: int((before + 100) / runtime.MAPS_SHARE))
     rows = run_cells([Compiling(n=n) for n in range(20)], store, Quiet())
     assert max(row.result["maps"] for row in rows) < before + 300
 
@@ -145,7 +144,7 @@ def test_an_exception_that_cannot_be_pickled_is_told_in_words(store: Store) -> N
 
 
 def test_numbers_of_workers_below_one_are_refused() -> None:
-    with pytest.raises(ValueError, match="n=0 must be at least 1"):
+    with pytest.raises(ValueError, match="workers=0 must be at least 1"):
         Workers(0)
 
 
@@ -243,7 +242,7 @@ import dataclasses, resource, sys
 from typing import ClassVar
 from facthold.lab.cells import Cell
 from facthold.cli.app import app, main
-from facthold.cli.common import compute_cells
+from facthold.cli.cells import compute_cells
 from facthold.lab.places import InProcess
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from facthold.measure.smallest import find_smallest
+from facthold.measure.capacity import find_smallest
 
 
 @pytest.mark.parametrize("needed", [1, 2, 3, 40, 41, 97, 1000])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from facthold.memory.associations import MAPS, associate, random_problem, sum_problem
+from facthold.memory import MAPS
+from facthold.memory.associations import associate, random_problem, sum_problem
 
 KEY = jax.random.key(5)
 

@@ -7,13 +7,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from facthold.construct.mlp import inner_product_moment
-from facthold.memory.embeddings import embed, gaussian, orthogonal, sphere
+from facthold.memory.embeddings import embed
 
 KEY = jax.random.key(3)
 
 
 def test_sphere_has_unit_rows() -> None:
-    norms = np.linalg.norm(np.asarray(sphere(500, 24, key=KEY), np.float64), axis=1)
+    norms = np.linalg.norm(np.asarray(embed("sphere", 500, 24, key=KEY), np.float64), axis=1)
     assert_allclose(norms, 1, atol=24 * np.finfo(np.float32).eps)
 
 
@@ -30,7 +30,7 @@ def test_other_keys_give_other_rows(kind: str) -> None:
 
 def test_gaussian_rows_have_squared_norm_one_on_average() -> None:
     n, d = 4000, 16
-    squared = np.square(np.asarray(gaussian(n, d, key=KEY))).sum(axis=1)  # chi-squared(d) / d
+    squared = np.square(np.asarray(embed("gaussian", n, d, key=KEY))).sum(axis=1)  # chi-squared(d) / d
     assert abs(squared.mean() - 1) < 4 * np.sqrt(2 / d / n)
     spread = squared.std() / np.sqrt(n)
     assert abs(squared.mean() - 1) < 4 * spread
@@ -42,7 +42,7 @@ def test_gaussian_rows_have_squared_norm_one_on_average() -> None:
 def test_inner_products_on_the_sphere(p: int) -> None:
     """The exact moment against a Monte Carlo, and lemma 12's bound above it."""
     n, d = 20_000, 10
-    u, v = (np.asarray(sphere(n, d, key=k)) for k in jax.random.split(KEY))
+    u, v = (np.asarray(embed("sphere", n, d, key=k)) for k in jax.random.split(KEY))
     powers = np.sum(u * v, axis=1) ** (2 * p)
     assert abs(powers.mean() - inner_product_moment(d, p)) < 4 * powers.std() / np.sqrt(n)
     assert inner_product_moment(d, p) <= (2 * p) ** p * d**-p
@@ -55,16 +55,16 @@ def test_lemma_12_holds_at_every_degree(d: int) -> None:
 
 
 def test_orthogonal_rows() -> None:
-    rows = orthogonal(3, 5, key=KEY)
+    rows = embed("orthogonal", 3, 5, key=KEY)
     assert_array_equal(rows @ rows.T, jnp.eye(3))
     with pytest.raises(ValueError, match="n=6 orthogonal rows do not fit in d=5"):
-        orthogonal(6, 5, key=KEY)
+        embed("orthogonal", 6, 5, key=KEY)
 
 
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="did you mean 'sphere'"):
         embed("spheer", 3, 3, key=KEY)
     with pytest.raises(ValueError, match="n=0"):
-        sphere(0, 3, key=KEY)
+        embed("sphere", 0, 3, key=KEY)
     with pytest.raises(ValueError, match="d=0"):
-        gaussian(3, 0, key=KEY)
+        embed("gaussian", 3, 0, key=KEY)

@@ -13,9 +13,8 @@ from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable
 from facthold.measure.fact_recall import fact_margins
 from facthold.memory.activations import Polynomial
-from facthold.models import judge as judging
 from facthold.models.forward import Forward, prompts, table_prompts, word_tokens
-from facthold.models.judge import NONE, find_rows, judge, judge_table, right_answers
+from facthold.models.judge import NONE, contest, find_rows, judge, judge_table, right_answers, verdicts
 from facthold.models.transformer import Transformer
 from known import Known
 
@@ -66,10 +65,9 @@ def test_blocks_are_parts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     model, problem = known.countries()
     forward, tokens = Forward.of(model, problem), table_prompts(problem, draws=2)
     rows = np.tile(np.arange(len(problem.table)), 2)
-    asked = (forward, problem.table, tokens.reshape(len(rows), -1), rows)
+    asked = (forward, tokens.reshape(len(rows), -1), rows)
     whole = judge(*asked, probabilities=True)
-    monkeypatch.setattr("facthold.models.forward.BLOCK", 500)
-    monkeypatch.setattr(judging, "BLOCK", 50)
+    monkeypatch.setattr("facthold.models.forward.BLOCK", 50)
     parts = judge(*asked, probabilities=True)
     assert len(list(forward.blocks(tokens[0]))) > 2
     np.testing.assert_array_equal(whole.said, parts.said)
@@ -81,7 +79,7 @@ def test_verdicts_against_a_plain_arg_max(model_and_problem: Known) -> None:
     model, problem = model_and_problem
     forward, table = Forward.of(model, problem), problem.table
     tokens = table_prompts(problem)[0]
-    told = judge(forward, table, tokens, np.arange(len(table)), probabilities=True)
+    told = judge(forward, tokens, np.arange(len(table)), probabilities=True)
     scores = forward.states(tokens).F @ problem.U.T.astype(np.float64)
     np.testing.assert_array_equal(told.said, scores.argmax(axis=1))
     for i, row in enumerate(scores):
@@ -96,7 +94,7 @@ def test_verdicts_against_a_plain_arg_max(model_and_problem: Known) -> None:
 def test_margins_are_those_of_the_compiled_measure() -> None:
     """Built heads hardly see the noise, so that both prompts give the same margins to float32."""
     model, problem = known.countries()
-    ours = judge_table(Forward.of(model, problem), problem, table_prompts(problem)).margin
+    ours = judge_table(model, problem).margin
     theirs = fact_margins(model, problem, key=jax.random.key(0))[0]
     np.testing.assert_allclose(ours, theirs, rtol=1e-3)
 
@@ -113,10 +111,10 @@ def test_any_right_answer_is_right() -> None:
 
 def test_a_tie_is_not_recall_and_one_output_has_no_rival() -> None:
     U = np.eye(3, 4, dtype=np.float32)
-    tied = judging._judge(U, np.array([[1.0, 1.0, 0.0, 0.0]]), np.array([0]), np.array([0]))
+    tied = verdicts(contest(U, np.array([[1.0, 1.0, 0.0, 0.0]]), np.array([0]), np.array([0])))
     assert (tied.margin[0], tied.recalled[0]) == (0.0, False)
     one = U[:1]
-    alone = judging._judge(one, np.array([[-1.0, 0.0, 0.0, 0.0]]), np.array([0]), np.array([0]))
+    alone = verdicts(contest(one, np.array([[-1.0, 0.0, 0.0, 0.0]]), np.array([0]), np.array([0])))
     assert (alone.margin[0], alone.rival[0], alone.recalled[0]) == (np.inf, NONE, True)
 
 
@@ -191,5 +189,5 @@ def test_numbers_outside_of_the_table_are_refused() -> None:
         prompts(problem, np.array([problem.table.S]), np.array([0]))
     with pytest.raises(ValueError, match="noise=-1 must be 0 or more"):
         prompts(problem, np.array([0]), np.array([0]), noise=-1)
-    none = judge(Forward.of(model, problem), problem.table, np.zeros((0, 5), int), np.zeros(0, int))
+    none = judge(Forward.of(model, problem), np.zeros((0, 5), int), np.zeros(0, int))
     assert len(none.said) == 0

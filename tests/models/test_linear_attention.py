@@ -14,8 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from facthold.facts.prompts import Prompts
 from facthold.facts.table import random_table
-from facthold.models.linear_attention import LinearAttention
-from facthold.models.softmax_head import SoftmaxHead
+from facthold.models.one_head import LinearAttention, SoftmaxHead
 
 TABLE = random_table(5, 3, 2, key=jax.random.key(0))
 T, N_NOISE, N = 9, 4, 24
@@ -207,7 +206,7 @@ def test_a_softmax_head_sees_sequences_and_counts_alike(score: float) -> None:
 def test_a_head_of_zeros_attends_to_all_alike_and_is_no_saddle() -> None:
     """W_OV has a gradient at once, and W_KQ none before it: unlike linear attention's, this start can be left."""
     model, (_, phi) = SoftmaxHead.zeros(12), head(12, 1.0)
-    assert model.d == 12
+    assert len(model.W_OV) == 12
     sequences, counts, answers = drawn()
     assert_array_equal(by_sequences(model, phi, sequences), 0.0)
     assert_array_equal(by_counts(model, phi, counts), 0.0)

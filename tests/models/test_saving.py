@@ -18,8 +18,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from facthold._util.errors import FactholdError
-from facthold.facts.problem import FactualRecall, factual_recall
-from facthold.facts.prompts import zipf
+from facthold.facts.problem import FactualRecall, factual_recall, zipf
 from facthold.facts.table import FactTable, random_table
 from facthold.measure.fact_recall import recalled_facts
 from facthold.memory.activations import Polynomial

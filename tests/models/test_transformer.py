@@ -14,8 +14,8 @@ import pytest
 from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
-from facthold.facts.problem import FactualRecall, factual_recall
-from facthold.facts.prompts import Prompts, zipf
+from facthold.facts.problem import FactualRecall, factual_recall, zipf
+from facthold.facts.prompts import Prompts
 from facthold.facts.table import FactTable, random_table
 from facthold.measure.fact_recall import BLOCK, fact_accuracy, recalled_facts
 from facthold.models.memory import MLPMemory

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from facthold.cli import calibrate
+from facthold.cli import plan
 from facthold.lab.places import InProcess
 from facthold.lab.registry import claim
 from facthold.lab.store import Store
@@ -15,9 +15,8 @@ from facthold.plan.calibrations import Calibration, read
 from facthold.recipes import fact_recipe
 from facthold.recipes.base import Question
 from facthold.recipes.facts import train_shape
-from facthold.studies.sizes.calibrations import cells
+from facthold.studies.sizes.calibrations import Held, HeldSize, TrainedSize, cells
 from facthold.studies.sizes.claims import SEED, SMALL_TABLES, WIDE_TABLES, held_cells, judge_held
-from facthold.studies.sizes.held import Held, HeldSize, TrainedSize
 
 FAST = {"attention-full": 30, "values": 10, "selected-convex": 10}
 """Recipes that build in a second, and how many models are made: solves that are convex need one table of each size."""
@@ -91,7 +90,7 @@ def test_a_trained_size_is_found_between_one_that_fails_and_one_that_is_enough()
 def test_a_refresh_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [(4, 2, 2), (4, 3, 2)]
     ours = [HeldSize(method="attention-full", S=S, R=R, D=D, guess=40, seeds=(0,)) for S, R, D in sizes]
-    monkeypatch.setattr(calibrate, "cells", lambda: [("attention-full", 0.99, cell) for cell in ours])
+    monkeypatch.setattr(plan, "cells", lambda: [("attention-full", 0.99, cell) for cell in ours])
     store, out = tmp_path / "store.sqlite", tmp_path / "calibrations.json"
     ran: list[int] = []
     whole = HeldSize.run
@@ -106,10 +105,10 @@ def test_a_refresh_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(HeldSize, "run", cut_off)
     with pytest.raises(KeyboardInterrupt):
-        calibrate.refresh(store, out, True, InProcess())
+        plan.refresh(store, out, True, InProcess())
     assert not out.exists()
     monkeypatch.setattr(HeldSize, "run", lambda cell: (ran.append(cell.R), whole(cell))[1])
-    calibrate.refresh(store, out, True, InProcess())
+    plan.refresh(store, out, True, InProcess())
     assert sorted(ran) == [2, 3]  # each once
     found = read(out)
     assert [(row.S, row.R, row.D) for row in found.rows] == sizes

@@ -12,18 +12,18 @@ import pytest
 from scipy import stats
 
 from facthold._util.errors import FactholdError
-from facthold.construct.dimensions import NOISE, separating_dimensions
-from facthold.construct.heads import gaps, partition, partition_into, separating_keys
+from facthold.construct.attention import gaps, partition, partition_into, separating_keys
+from facthold.construct.dimensions import NOISE, separating_dimensions, tokens_per_head
 from facthold.facts.seeded import seeded_recall, seeded_table
 from facthold.facts.table import FactTable
-from facthold.models.sizes import Shape, n_params
+from facthold.models.sizes import Shape
 from facthold.plan import calibrations as kept
 from facthold.plan.calibrations import Calibration, Calibrations, read
 from facthold.plan.laws import fit_power, fit_started
 from facthold.plan.plan import BUILDABLE, LONGEST, make_plan, plan, plan_recipe
 from facthold.recipes import fact_recipe, fact_recipes
 from facthold.recipes.base import Question, Sizing
-from facthold.recipes.facts import gated_shape, selected_d, tokens_per_head
+from facthold.recipes.facts import gated_shape, selected_d
 from facthold.studies.sizes.calibrations import cells
 from facthold.studies.sizes.claims import quarter
 from facthold.theory.limits_facts import known_blocks_bits
@@ -104,7 +104,7 @@ def test_the_shape_of_gated_is_that_of_the_builder(S: int, R: int, D: int) -> No
 def test_tokens_per_head_are_those_of_the_partition() -> None:
     problem = seeded_recall(seeded_table("random", 17, 6, 4, 0), 16, 0)
     for H in (2, 3, 7, 12, 23):
-        assert tokens_per_head(Question(17, 6, 4), H) == max(map(len, partition_into(problem, H)))
+        assert tokens_per_head(17, 6, H) == max(map(len, partition_into(problem, H)))
 
 
 def test_keys_separate_where_the_rule_says_so_and_not_far_below() -> None:
@@ -121,7 +121,7 @@ def test_every_recipe_is_planned_and_shapes_count_as_the_paper_does() -> None:
     for recipe in fact_recipes().values():
         sizing = sizing_of(recipe.name)
         found = sizing.shape(Question(30, 9, 7, sizing.goals[0]), 24)
-        assert found.n_params == n_params(**found._asdict())
+        assert found.n_params == 4 * found.H * found.d * found.d_h + 2 * found.m * found.d
         assert min(found[:3]) >= 1
     assert selected_d(Question(10**30, 1, 2)) > 1e14  # closed forms, at once
 

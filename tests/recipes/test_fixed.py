@@ -10,7 +10,7 @@ import pytest
 from facthold.facts.seeded import seeded_recall, seeded_table
 from facthold.memory.associations import seeded_problem
 from facthold.models.saving import to_numpy
-from facthold.recipes import build_facts, fact_recipe, fact_recipes, make_memory, memory_recipe, memory_recipes
+from facthold.recipes import fact_recipe, fact_recipes, make_memory, memory_recipe, memory_recipes
 from facthold.recipes.base import Sizes
 
 BUILT = [name for name, recipe in memory_recipes().items() if recipe.build and recipe.in_ladder and name != "quantised"]
@@ -43,7 +43,7 @@ SIZES = [
 def test_weights_of_built_transformers_that_do_not_depend_on_the_answers(name: str, d: int, size: Sizes) -> None:
     problem = seeded_recall(seeded_table("random", 4, 4, 3, 0), d, 0)
     other = replace(problem, table=seeded_table("random", 4, 4, 3, 1))
-    one, two = (to_numpy(build_facts(fact_recipe(name), p, size, 0)) for p in (problem, other))
+    one, two = (to_numpy(fact_recipe(name).construct(p, size, 0)) for p in (problem, other))
     assert {key for key in one if np.array_equal(one[key], two[key])} == set(fact_recipe(name).fixed)
 
 

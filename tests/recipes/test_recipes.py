@@ -10,10 +10,8 @@ import pytest
 from facthold.facts.seeded import seeded_recall, seeded_table
 from facthold.facts.table import FactTable
 from facthold.memory.associations import seeded_problem
-from facthold.models.forward import Forward, table_prompts
 from facthold.models.judge import judge_table
 from facthold.recipes import (
-    build_facts,
     fact_recipe,
     fact_recipes,
     make_memory,
@@ -85,11 +83,11 @@ def test_gated_makes_its_own_problem_and_holds_its_facts() -> None:
     made = recipe.make(table, 60, 24, n_noise=8, T=10)
     assert made.model.m == 24
     assert (made.problem.n_noise, made.problem.T) == (8, 10)
-    assert judge_table(Forward.of(*made[:2]), made.problem, table_prompts(made.problem)).recalled.all()
+    assert judge_table(*made[:2]).recalled.all()
     with pytest.raises(ValueError, match="m=0 is too few"):
         recipe.make(table, 60, 0)
     with pytest.raises(ValueError, match="recipe='gated' makes its own embeddings"):
-        build_facts(recipe, seeded_recall(table, 60, 0), Sizes(m=4), 0)
+        recipe.construct(seeded_recall(table, 60, 0), Sizes(m=4), 0)
 
 
 def test_training_says_how_far_it_is_and_what_it_reached() -> None:

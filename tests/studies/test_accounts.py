@@ -17,9 +17,8 @@ from facthold.studies.constructions.built import BuiltSize
 from facthold.studies.constructions.robustness import Robustness
 from facthold.studies.memories.capacity import Capacity
 from facthold.studies.memories.margins import Margins
-from facthold.studies.real_facts.table_size import TableSize
-from facthold.studies.transformers.fact_capacity import FactCapacity
-from facthold.studies.transformers.heatmap import FactAccuracy
+from facthold.studies.real_facts.transfer import TableSize
+from facthold.studies.transformers.fact_capacity import FactAccuracy, FactCapacity
 from odd_cells import Quiet
 
 SIGNS = MemoryBits(method="one-bit", d=32, reading="signs", loads=(0.6,))

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from scipy.special import gamma, gammaln, zeta
 
 from facthold.facts.table import TABLES
-from facthold.memory.associations import MAPS
+from facthold.memory import MAPS
 from facthold.theory import limits_facts
 from facthold.theory.limits import (
     bits_for_loss,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from facthold.theory.limits import frequencies, least_loss, power_law, power_sum
-from facthold.theory.limits_zipf import product_law
+from facthold.theory.limits_facts import product_law
 
 ROUNDING = 1e-11
 """Relative: tails are sums of a few thousand terms."""

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import comb
 
-from facthold.theory import noise
+from facthold.theory import bounds
 
 
 @pytest.mark.parametrize("d", [2, 5, 16])
@@ -16,14 +16,14 @@ def test_cover_moments_are_those_of_covers_count(d: int) -> None:
     separable = np.array([2.0 ** (1 - n) * sum(comb(n - 1, k) for k in range(d)) for n in N])
     mean = separable.sum()  # E[N*] = sum of P(N* >= N)
     variance = ((2 * N - 1) * separable).sum() - mean**2
-    assert_allclose(noise.cover(d), (mean, math.sqrt(variance)), rtol=1e-9)
+    assert_allclose(bounds.cover(d), (mean, math.sqrt(variance)), rtol=1e-9)
 
 
 def test_level_is_the_median_of_a_maximum() -> None:
     draws = np.random.default_rng(0).standard_normal((4000, 30)).max(axis=1)
-    share = (draws < noise.level(30)).mean()
+    share = (draws < bounds.level(30)).mean()
     assert abs(share - 0.5) < 4 * 0.5 / math.sqrt(4000)
-    assert_allclose(noise.level(1, 0.99), 2.3263478740408408, rtol=1e-9)
+    assert_allclose(bounds.level(1, 0.99), 2.3263478740408408, rtol=1e-9)
 
 
 @pytest.mark.parametrize("m", [0, 24])
@@ -37,23 +37,23 @@ def test_score_variance_against_draws(m: int) -> None:
     scores = np.einsum("nzd,nd,nze,ne->n", U, U[:, 1], E, seen, optimize=True)
     error = scores.var() * math.sqrt(((scores**4).mean() / scores.var() ** 2 - 1) / n)
     left_out = 4 / (m * d) if m else 0.0
-    assert abs(scores.var() - noise.score_variance(N, d, m)) < 4 * error + left_out
+    assert abs(scores.var() - bounds.score_variance(N, d, m)) < 4 * error + left_out
 
 
 def test_laws_have_the_theorems_growth() -> None:
     """2 N ln N = d^2, and at rank m = d half of it: z(n)^2 / (2 ln n) tends to 1, slowly."""
     d = 10**7
-    N = noise.half_recall(d)
-    assert_allclose(N * noise.level(N - 1) ** 2, d**2, rtol=1e-3)
+    N = bounds.half_recall(d)
+    assert_allclose(N * bounds.level(N - 1) ** 2, d**2, rtol=1e-3)
     assert_allclose(2 * N * math.log(N) / d**2, 1, rtol=0.15)
-    low = noise.half_recall(d, d)
-    assert_allclose(low * noise.level(low - 1) ** 2, d**2 / 2, rtol=1e-3)
-    assert_allclose(noise.two_outputs(d) / d, 0.18478, rtol=1e-3)
-    assert 2 * math.log(d) * noise.half_exact(d) / d < 1.25
+    low = bounds.half_recall(d, d)
+    assert_allclose(low * bounds.level(low - 1) ** 2, d**2 / 2, rtol=1e-3)
+    assert_allclose(bounds.two_outputs(d) / d, 0.18478, rtol=1e-3)
+    assert 2 * math.log(d) * bounds.half_exact(d) / d < 1.25
 
 
 def test_laws_refuse_what_has_no_meaning() -> None:
     with pytest.raises(ValueError, match="share=1"):
-        noise.level(3, 1.0)
+        bounds.level(3, 1.0)
     with pytest.raises(ValueError, match="d=0"):
-        noise.half_recall(0)
+        bounds.half_recall(0)

@@ -18,7 +18,7 @@ from facthold.measure.recall import accuracy
 from facthold.memory.associations import random_problem
 from facthold.models.memory import LinearMemory, MLPMemory
 from facthold.recipes import memory_recipe, training_member
-from facthold.train.bench import memory_flops, plain_memory
+from facthold.train.bench import MemoryBench, plain_memory
 from facthold.train.engine import RACE_STEPS, Member, Run, _groups, fit
 from facthold.train.lanes import Lanes, Stopped, shared_lanes
 from facthold.train.protocols import Futility, Protocol, protocol
@@ -254,8 +254,8 @@ def test_what_is_learnt_and_lost_again_counts_for_the_best_rule_alone() -> None:
 
 
 def test_needed_multiplications_are_counted_as_documented() -> None:
-    assert memory_flops(N=10, M=10, d=4, m=0) == 4 * 10 * 10 * 4 + 4 * 10 * 16
-    assert memory_flops(N=10, M=20, d=4, m=8) == 4 * 10 * 20 * 4 + 10 * 10 * 8 * 4
+    assert MemoryBench("linear-code", N=10, d=4).flops == 4 * 10 * 10 * 4 + 4 * 10 * 16
+    assert MemoryBench("mlp-code", N=10, d=4, m=8).flops == 4 * 10 * 10 * 4 + 10 * 10 * 8 * 4
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from jaxtyping import Array
 from numpy.testing import assert_allclose, assert_array_equal
 
 from facthold._util.padding import padded
+from facthold.facts.table import NO_MORE
 from facthold.memory.associations import Problem, random_problem
 from facthold.models.memory import LinearMemory, MLPMemory
 from facthold.train.engine import RACE_STEPS, Member, fit
@@ -192,7 +193,7 @@ def test_right_outputs_stand_in_a_row() -> None:
     table = _beside(f, also)
     assert [set(row) for row in table.tolist()] == [{3, 5}, {1}, {4, 0, 6, 2}, {1}]
     assert_array_equal(table[:, 0], f)
-    assert _beside(f, None).shape == (4, 1)
+    assert _beside(f, NO_MORE).shape == (4, 1)
 
 
 # The engine: a learning rate that falls to zero, and a listener.

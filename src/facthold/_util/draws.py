@@ -7,6 +7,7 @@ are the draw of n numbers, to the bit; a test says so. Drawn by its own shape, e
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +33,7 @@ def lecun_normal(key: PRNGKeyArray, shape: tuple[int, int]) -> Float[Array, "...
     """`jax.nn.initializers.lecun_normal` for a matrix of shape (out, in): truncated normal, of variance 1/in."""
     dtype = jnp.result_type(float)
     sd = np.sqrt(dtype.type(1 / shape[1])) / dtype.type(_TRUNCATED_SD)
-    return _draw(_truncated, key, shape, dtype, float(sd))
-
-
-def _truncated(key: PRNGKeyArray, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-    return jax.random.truncated_normal(key, -2, 2, shape, dtype)
+    return _draw(partial(jax.random.truncated_normal, lower=-2, upper=2), key, shape, dtype, float(sd))
 
 
 def _draw(
@@ -44,6 +41,6 @@ def _draw(
 ) -> Array:
     n = math.prod(shape)
     if isinstance(key, jax.core.Tracer) or n > MOST:  # inside another program nothing is compiled for it
-        return draw(key, shape, dtype) * scale
-    flat = np.asarray(draw(key, (max(LEAST, next_power_of_two(n)),), dtype))
+        return draw(key, shape=shape, dtype=dtype) * scale
+    flat = np.asarray(draw(key, shape=(max(LEAST, next_power_of_two(n)),), dtype=dtype))
     return jnp.asarray(flat[:n].reshape(shape) * scale)

@@ -1,6 +1,7 @@
 """Errors that a user can do something about: one clear line, no traceback."""
 
 import difflib
+import importlib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
@@ -9,14 +10,20 @@ T = TypeVar("T")
 
 
 class FactholdError(Exception):
-    """What went wrong and what to do about it, in one line: ``except fh.FactholdError as error: print(error)``.
-
-    The command line prints it and exits with 2.
-    """
+    """What went wrong and what to do about it, in one line: ``except fh.FactholdError as error: print(error)``. The
+    command line prints it and exits with 2."""
 
 
 class MissingPackage(FactholdError):
     """An optional package is not installed; the line says what to install."""
+
+
+def optional(needed: str, *modules: str) -> list[Any]:
+    """Modules of an optional package; where it is not installed, an error that says what is ``needed``."""
+    try:
+        return [importlib.import_module(module) for module in modules]
+    except ImportError as error:
+        raise MissingPackage(needed) from error
 
 
 def check_positive(**sizes: int) -> None:

@@ -1,7 +1,4 @@
-"""Random keys from content: what is drawn depends on what it is for, so adding a cell changes no other.
-
-JAX is loaded by the first key that is made: tables of facts are read, written and counted without it.
-"""
+"""Random keys from content: what is drawn depends on what it is for, so adding a cell changes no other."""
 
 import hashlib
 import json
@@ -12,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 else:
-    PRNGKeyArray = Any  # jaxtyping's own loads JAX
+    PRNGKeyArray = Any  # jaxtyping's own loads JAX, and tables of facts are read, written and counted without it
 
 
 def derive(*content: str | int | float | None) -> PRNGKeyArray:

@@ -1,6 +1,7 @@
 """Names of a package that are imported when they are first used (PEP 562)."""
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -8,10 +9,7 @@ from typing import Any
 
 
 def lazy(package: str, modules: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package that takes its public names from these modules.
-
-    Names that it takes from itself are its own subpackages.
-    """
+    """`__getattr__` and `__dir__` of a package with public names from these modules; those from itself are packages."""
     module_of = {name: module for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:
@@ -24,6 +22,17 @@ def lazy(package: str, modules: Mapping[str, Sequence[str]]) -> tuple[Callable[[
         return value
 
     return find, lambda: sorted({*vars(sys.modules[package]), *module_of})
+
+
+def modules_of(package: str) -> Callable[[str], Any]:
+    """`__getattr__` of a package whose modules are loaded when they are first used: ``construct.linear.low_rank``."""
+
+    def find(name: str) -> Any:
+        if importlib.util.find_spec(f"{package}.{name}") is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return importlib.import_module(f"{package}.{name}")
+
+    return find
 
 
 def callable_package(package: str, module: str, name: str) -> None:

@@ -1,27 +1,24 @@
 """What can be added in one file: recipes, figures and claims are found by looking, not by a list that names them.
 
-A module of the package `facthold.recipes` is found by being there; so is one in a folder of `facthold.studies`. Files
-of one's own are found in the folders that the variable FACTHOLD_PLUGINS names, and in installed packages with an entry
-point in the group 'facthold'.
+They are looked for in the modules of a package, in the folders that the variable FACTHOLD_PLUGINS names, and in
+installed packages with an entry point in the group 'facthold'.
 """
 
-import importlib
 import importlib.metadata
 import importlib.util
 import os
 import pkgutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
 from facthold._util.errors import FactholdError
-from facthold._util.errors import find as find
 
 VARIABLE = "FACTHOLD_PLUGINS"
-GROUP = "facthold"
 T = TypeVar("T")
 
 
@@ -37,11 +34,15 @@ def defined(package: str, kind: type[T], name: str = "name") -> dict[str, T]:
     return known
 
 
-def modules(package: str) -> Iterator[ModuleType]:
-    """The modules of a package and of the packages in it, and those that were added from outside.
+def version_of(package: str) -> str:
+    """The version of an installed package; nothing where its metadata cannot be read."""
+    with suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return ""
 
-    A package may say in which ``ORDER`` its modules are read; those that it does not name come after them.
-    """
+
+def modules(package: str) -> Iterator[ModuleType]:
+    """The modules of a package and of the packages in it, first those that its ``ORDER`` names; then from outside."""
     yield from _inside(package)
     yield from outside()
 
@@ -64,15 +65,12 @@ def outside() -> tuple[ModuleType, ...]:
 
 @cache
 def _outside(folders: str) -> tuple[ModuleType, ...]:
-    files = [file for folder in folders.split(os.pathsep) if folder for file in _files(Path(folder).expanduser())]
-    offered = importlib.metadata.entry_points(group=GROUP)
-    return (*(_load(file) for file in files), *(entry.load() for entry in offered))
-
-
-def _files(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        raise FactholdError(f"{VARIABLE} names {folder}, which is not a folder; give folders with .py files")
-    return sorted(folder.glob("*.py"))
+    found = []
+    for folder in (Path(name).expanduser() for name in folders.split(os.pathsep) if name):
+        if not folder.is_dir():
+            raise FactholdError(f"{VARIABLE} names {folder}, which is not a folder; give folders with .py files")
+        found += [_load(file) for file in sorted(folder.glob("*.py"))]
+    return (*found, *(entry.load() for entry in importlib.metadata.entry_points(group="facthold")))
 
 
 def _load(file: Path) -> ModuleType:

@@ -1,9 +1,9 @@
 """How JAX and NumPy run here: one thread for each product, and compiled programs kept on the disk.
 
-This module loads neither of them: both read their settings when they start. `import facthold` calls `configure`, so
-that nobody has to set anything by hand before JAX is used.
+Both read their settings when they start: this module loads neither, and `import facthold` calls `configure`.
 """
 
+import gc
 import hashlib
 import os
 import platform
@@ -16,13 +16,12 @@ from pathlib import Path
 XLA_FLAG = "--xla_cpu_multi_thread_eigen=false"
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
-CACHE_VARIABLE = "FACTHOLD_COMPILE_CACHE"
-"""A folder for compiled programs; 'off' for none. Unset: in the user's cache folder."""
+CACHE_VARIABLE = "FACTHOLD_COMPILE_CACHE"  # a folder for compiled programs; 'off': none; unset: in the user's cache
+# Keep every program: most take a tenth of a second to compile, and there are hundreds of them.
 CACHE_SETTINGS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persistent_cache_min_entry_size_bytes": -1}
-"""Keep every program: most take a tenth of a second to compile, and there are hundreds of them."""
-CACHE_BYTES = 1 << 29
-"""The folder is cut down to half of this once it is larger: 512 MiB are some ten thousand programs."""
+CACHE_BYTES = 1 << 29  # a larger folder is cut down to half of this: 512 MiB are some ten thousand programs
 CACHE_LOOK = 3600.0  # seconds between two looks at its size, by whichever process comes first
+MAPS_SHARE = 0.3  # of its memory maps, above which a process drops programs; the rest is for what runs until then
 
 
 def configure() -> None:
@@ -58,10 +57,7 @@ def _keep_programs() -> None:
 
 
 def cache_folder() -> Path | None:
-    """Where compiled programs are kept; None: nowhere.
-
-    A folder for each kind of processor: programs are machine code, and a home may be shared by many machines.
-    """
+    """Where compiled programs are kept, apart for each kind of processor: machines may share a home. None: nowhere."""
     chosen = os.environ.get(CACHE_VARIABLE, "")
     if chosen.lower() in ("off", "0", "no", "none"):
         return None
@@ -84,26 +80,50 @@ def _processor() -> str:
 
 
 def prune(folder: Path, most: int = CACHE_BYTES, *, every: float = CACHE_LOOK) -> None:
-    """Cut the cache down, the oldest programs first, and remove files that were begun and never written.
-
-    Several processes may do this at once: a file that is gone is no error, and what is missing is compiled again.
-    """
+    """Cut the cache down, the oldest programs first, and remove files that were begun and never written. Several
+    processes may do this at once: what is missing is compiled again."""
     looked = folder / "looked"
     with suppress(FileNotFoundError):
         if time.time() - looked.stat().st_mtime < every:
             return
     looked.touch()
     entries = []
-    for entry in os.scandir(folder):
+    for file in folder.glob("*-cache"):
         with suppress(FileNotFoundError):
-            about = entry.stat()
-            if entry.name.endswith("-cache"):
-                entries.append((about.st_mtime, about.st_size, entry.path))
+            entries.append((file.stat().st_mtime, file.stat().st_size, file))
     total = sum(size for _, size, _ in entries)
     target = most // 2 if total > most else total
-    for modified, size, path in sorted(entries):
+    for modified, size, file in sorted(entries):
         begun = size == 0 and time.time() - modified > 60
         if begun or total > target:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+            file.unlink(missing_ok=True)
             total -= size
+
+
+def drop_programs(share: float = MAPS_SHARE) -> bool:
+    """Drop all compiled programs if this process has used more than ``share`` of its memory maps; says whether it did.
+
+    A process that asks for more maps than Linux allows dies without a word (docs/sweeps.md). What is needed again comes
+    from the cache on the disk, and a program that is running in another thread ends undisturbed.
+    """
+    if memory_maps() <= share * most_memory_maps() or "jax" not in sys.modules:
+        return False
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
+    return True
+
+
+def memory_maps() -> int:
+    """Memory maps of this process; 0 where the system does not say."""
+    with suppress(OSError):
+        return Path("/proc/self/maps").read_bytes().count(b"\n")
+    return 0
+
+
+def most_memory_maps() -> int:
+    """How many a process may have; Linux's default where the system does not say."""
+    with suppress(OSError, ValueError):
+        return int(Path("/proc/sys/vm/max_map_count").read_text())
+    return 65_530

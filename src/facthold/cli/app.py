@@ -6,7 +6,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import typer
@@ -15,16 +16,15 @@ from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
 from facthold._util.errors import FactholdError, unknown
-from facthold.cli.common import interrupted
 
 INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
 SECTIONS = {
     "Know your facts": {
         "facts": ("facts", "real facts from installed packages, as a file"),
-        "build": ("build", "the smallest model found that knows a file of facts"),
+        "build": ("facts", "the smallest model found that knows a file of facts"),
         "ask": ("ask", "ask a model for a fact, or for a file of them"),
         "edit": ("edit", "change, add or forget a fact in a model, without training"),
-        "locate": ("locate", "which heads and neurons hold a fact"),
+        "locate": ("ask", "which heads and neurons hold a fact"),
         "watch": ("watch", "watch facts being learnt, live in the terminal"),
     },
     "Check the paper": {
@@ -47,10 +47,17 @@ SECTIONS = {
 }
 """The commands by what a person wants to do: the module of this package that makes each, and what it is for."""
 COMMANDS = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
-WITH_CELLS = {"figure", "verify", "reproduce", "capacity"}
-"""Commands that store each result as it is found: after Ctrl-C they go on from there."""
+WITH_CELLS = {"figure", "verify", "reproduce", "capacity"}  # they store each result: after Ctrl-C they go on from there
 ALIASES = {"goal": "accuracy", "method": "recipe"}  # fields of cells that options have another name for
 VALUE = r"""'[^']*'|"[^"]*"|\(\)|[^\s,;:()]+"""
+
+interrupted = threading.Event()  # set by Ctrl-C
+
+
+def heed() -> None:
+    """Stop after Ctrl-C: a KeyboardInterrupt can get lost, if it meets the wrong line of a library."""
+    if interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 class Commands(TyperGroup):
@@ -102,11 +109,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def command(name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes a function a command of the program."""
-    return app.command(name, cls=Command)
+command = partial(app.command, cls=Command)  # makes a function a command of the program
 
 
 @app.callback(invoke_without_command=True)
@@ -180,8 +183,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    first_line = " ".join(message.split())
-    print(f"facthold: {first_line}", file=sys.stderr)
+    print("facthold:", " ".join(message.split()), file=sys.stderr)
     _leave(code)
 
 

@@ -1,22 +1,23 @@
-"""facthold ask: one question, a free prompt, a file of questions, or a conversation."""
+"""facthold ask, locate: what a model says to a question, and which of its parts say so."""
 
 import json as json_text
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from facthold._util.errors import FactholdError
-from facthold._util.files import writing
+from facthold._util.errors import FactholdError, check_positive
+from facthold._util.files import as_csv, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.common import refuse
-from facthold.cli.inputs import read_questions, understand
-from facthold.cli.printing import as_csv, count, print_json
+from facthold.cli.inputs import read_questions, refuse, understand
+from facthold.cli.printing import count, print_json, show, working
+from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
 
 if TYPE_CHECKING:
@@ -50,11 +51,9 @@ def ask(
         raise ValueError("take one of SUBJECT RELATION, --prompt and --file")
     if file is None:
         refuse("goes with --file, the questions", output=output)
-    from facthold.facts.prompts import MOST_NOISE
     from facthold.knowledge.model import load
 
-    if noise is not None:
-        Between(least=0, most=MOST_NOISE).check("noise", noise)
+    Between(least=0, most=MOST_NOISE).check("noise", noise)
     Between(least=1).check("top", top)
     knowledge = load(model)
     options: dict[str, Any] = {"noise": noise, "seed": seed, "top": top}
@@ -70,8 +69,7 @@ def ask(
 
 def _say(answer: "Answer", json: bool) -> None:
     if json:
-        print_json(answer.as_json())
-        return
+        return print_json(answer.as_json())
     typer.echo(answer.answer)
     judged = VERDICTS[answer.right]
     if answer.right is False:
@@ -115,13 +113,9 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
     known = [question for question, problem in zip(questions, problems, strict=True) if not problem]
     answers = knowledge.ask_all(known, noise=noise, seed=seed)
     seconds = time.perf_counter() - start
-    answered, rows = iter(answers), []
-    for question, problem in zip(questions, problems, strict=True):
-        cells = ("", "", "", problem)
-        if not problem:
-            a = next(answered)
-            cells = (a.answer, f"{a.margin:.6g}", f"{a.probability:.6g}", VERDICTS[a.right])
-        rows.append((*question, *cells))
+    answered = ((a.answer, f"{a.margin:.6g}", f"{a.probability:.6g}", VERDICTS[a.right]) for a in answers)
+    cells = [("", "", "", problem) if problem else next(answered) for problem in problems]
+    rows = [(*question, *about) for question, about in zip(questions, cells, strict=True)]
     in_table, right = sum(a.right is not None for a in answers), sum(a.right is True for a in answers)
     about = {
         "questions": len(questions), "in_table": in_table, "right": right, "unknown": len(questions) - len(known),
@@ -148,3 +142,71 @@ def _unknown(knowledge: "Model", question: tuple[str, str]) -> str:
                 continue
         return f"unknown {names.what}"
     return ""
+
+
+@command()
+def locate(
+    model: o.Model,
+    subject: o.Subject = None,
+    relation: o.Relation = None,
+    all: bool = o.flag("--all", "The whole table instead of one fact."),
+    top: int = typer.Option(12, "--top", help="Components to show."),
+    seed: o.Seed = 0,
+    json: o.Json = False,
+) -> None:
+    """Take the margin of a fact apart: what each head adds, directly and through the MLP, and what is left without it.
+
+    All in float64.
+    """
+    if all and subject is not None:
+        raise ValueError(f"take one of --all and a fact, {subject!r}")
+    if not all and (subject is None or relation is None):
+        raise ValueError("give SUBJECT RELATION, or --all for the whole table")
+    check_positive(top=top)
+    from facthold.knowledge.locate import locate_all
+    from facthold.knowledge.model import load
+
+    opened = load(model)
+    if all:
+        with working(f"taking {count(len(opened.table), 'fact')} apart") as say:
+            about, say_it = locate_all(opened, seed=seed, say=say).as_json(), _show_all
+    else:
+        about, say_it = asdict(opened.locate(str(subject), str(relation), seed=seed)), _show
+    print_json(about) if json else say_it(about, top)
+
+
+def _show(about: dict[str, Any], top: int) -> None:
+    _show_top(
+        "{subject}, {relation}: {answer} by a margin of {margin:.4g} over {rival}".format(**about),
+        {
+            "component": "{name}", "adds": "{contribution:.4g}", "directly": "{direct:.4g}",
+            "through the MLP": "{through:.4g}", "attends to": "{attends}", "margin without": "{ablated:.4g}",
+            "says without": "{without}",
+        },
+        [part | {"without": part["says"] if part["changed"] else "the same"} for part in about["parts"]],
+        top,
+    )  # fmt: skip
+    if about["bias"]:
+        typer.echo(f"the bias of the MLP adds {about['bias']:.4g}")
+    if about["neurons"]:
+        typer.echo("neurons: " + ", ".join(f"{i} adds {adds:.4g}" for i, adds in about["neurons"]))
+
+
+def _show_top(title: str, columns: dict[str, str], rows: list[dict[str, Any]], top: int) -> None:
+    show(title, columns, rows[:top])
+    if len(rows) > top:
+        typer.echo(f"and {count(len(rows) - top, 'component')} more (--top)")
+
+
+def _show_all(about: dict[str, Any], top: int) -> None:
+    _show_top(
+        f"{count(about['facts'], 'fact')}, median margin {about['median_margin']:.4g}",
+        {
+            "component": "{component}", "adds on average": "{mean_contribution:.4g}",
+            "named first": "{named_first:.1%}", "answer changes without it": "{changed:.1%}",
+            "median margin without it": "{median_margin_without:.4g}",
+        },
+        sorted(about["components"], key=lambda part: -part["mean_contribution"]), top,
+    )  # fmt: skip
+    ranks = ", ".join(f"{share:.1%}" for share in about["changed_by_rank"][:5])
+    typer.echo(f"without the component that is named first, second, ... the answer changes in {ranks} of the facts")

@@ -8,14 +8,16 @@ import typer
 
 from facthold._util.errors import FactholdError, check_one_of
 from facthold.cli import options as o
-from facthold.cli.app import command
-from facthold.cli.common import heed, refuse, writable_file
+from facthold.cli.app import command, heed
+from facthold.cli.inputs import refuse, writable_file
 from facthold.cli.printing import count, print_json, show, working
+from facthold.facts.problem import FactualRecall
 from facthold.lab.fields import Between
 from facthold.measure.grids import SCALES, grid_of_bits
+from facthold.studies.bits.fact_bits import asked_often
+from facthold.theory.bounds import bits_uniform
 
 if TYPE_CHECKING:
-    from facthold.facts.problem import FactualRecall
     from facthold.measure.quantise import Quantised, Recall
     from facthold.memory.associations import Problem
 
@@ -39,8 +41,7 @@ def bits(
     A fact of a transformer counts where it is right in several prompts. Bits are those of all weights, of the scales
     (32 each) and of the choice of grids; the embeddings are left out.
     """
-    if accuracy is not None:
-        Between(low=0, most=1).check("accuracy", accuracy)
+    Between(low=0, most=1).check("accuracy", accuracy)
     if bits is None:
         refuse("goes with --bits; a search tries all of them", scales=scales)
     elif accuracy is not None:
@@ -92,12 +93,9 @@ def _heeding(ask: Callable[[Any], float]) -> Callable[[Any], float]:
 
 def _asking(problem: "Problem | FactualRecall", seed: int) -> "tuple[Recall, int, Callable[[float], float], str]":
     """How a model is asked, for how many facts, and the bits that such a recall needs of all facts like these."""
-    from facthold.facts.problem import FactualRecall
     from facthold.measure.bits import table_bits
     from facthold.measure.quantise import Recall
     from facthold.measure.recall import accuracy
-    from facthold.studies.bits.fact_bits import asked_often
-    from facthold.theory.bounds import bits_uniform
 
     if isinstance(problem, FactualRecall):
         table = problem.table

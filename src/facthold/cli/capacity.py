@@ -1,25 +1,28 @@
 """facthold capacity: the most that a memory or a trained transformer of a given size holds."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import Any
 
 import typer
 
 from facthold._util.errors import check_positive, find
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.common import compute_cells, find_place
-from facthold.cli.inputs import check_given, check_protocol, check_size, head_size
+from facthold.cli.cells import compute_cells, find_place
+from facthold.cli.inputs import check_protocol, check_size, given_for, head_size
 from facthold.cli.printing import count, print_json
 from facthold.recipes import recipes
 from facthold.recipes.base import MemoryRecipe
+from facthold.studies.memories.capacity import SEEDS, Capacity
+from facthold.studies.transformers.fact_capacity import FactCapacity
 
-if TYPE_CHECKING:
-    from facthold.studies.memories.capacity import Capacity
-    from facthold.studies.transformers.fact_capacity import FactCapacity
-
-ALWAYS = {"recipe", "d", "accuracy", "tolerance", "seeds", "workers", "ray", "store", "json"}
-MEMORY = {"m", "map", "M", "embeddings"}
-TRANSFORMER = {"alpha", "beta", "H", "D", "distinct", "growth", "T", "variant", "protocol", "rule"}
+ALWAYS = {"recipe", "accuracy", "workers", "ray", "store", "json"}
+MEMORY: dict[str, Any] = {"d": 32, "seeds": len(SEEDS)}
+TRANSFORMER: dict[str, Any] = {
+    "d": 8, "alpha": 1.0, "beta": 1.0, "H": 4, "protocol": "transformer-short", "tolerance": 0.2, "seeds": 1,
+    "distinct": False,
+}  # fmt: skip
+"""What is taken where nothing is given."""
 MEANING = {
     "search ceiling": "every {} up to the largest that was tried is recalled",
     "search floor": "not even the smallest {} is recalled",
@@ -62,60 +65,48 @@ def capacity(
     Training and recall are float32.
     """
     wanted = find("recipe", recipe, recipes())
-    given = {name: value for name, value in context.params.items() if value is not None}
     in_memory = isinstance(wanted, MemoryRecipe)
     if isinstance(wanted, MemoryRecipe):
         wanted.check_stores()
-    if not in_memory and recipe != "train":
+    elif recipe != "train":
         raise ValueError(f"recipe={recipe!r} has no such search; `facthold plan` says which size it needs for a table")
-    check_given(given, ALWAYS | (MEMORY if in_memory else TRANSFORMER), recipe)
-    check_positive(**{name: given[name] for name in ("d", "H", "seeds") if name in given})
+    defaults = MEMORY if in_memory else TRANSFORMER
+    takes = {field.name for field in fields(Capacity if in_memory else FactCapacity)} | defaults.keys()
+    given = given_for(recipe, ALWAYS | takes, context)
+    options = defaults | {name: value for name, value in given.items() if name in takes}
+    check_positive(**{name: options[name] for name in ("d", "H", "seeds") if name in options})
+    options |= {"goal": accuracy, "seeds": tuple(range(options["seeds"]))}
     place = find_place(workers, ray)
-    cell = _memory(given) if in_memory else _transformer(given)
+    cell = Capacity(method=recipe, **options) if in_memory else _transformer(options)
     (row,) = compute_cells("capacity", [cell], store, place)
-    if json:
-        print_json(row.result)
-    else:
-        _say(row.result, count(len(cell.seeds), "seed"), "N" if in_memory else "S", given.get("growth", "S=R"))
+    print_json(row.result) if json else _say(row.result, cell)
 
 
-def _memory(given: dict[str, Any]) -> "Capacity":
-    from facthold.studies.memories.capacity import SEEDS, Capacity
-
-    options = {name: given[name] for name in ("m", "map", "M", "embeddings", "tolerance") if name in given}
-    seeds = tuple(range(given.get("seeds", len(SEEDS))))
-    return Capacity(method=given["recipe"], d=given.get("d", 32), goal=given["accuracy"], seeds=seeds, **options)
-
-
-def _transformer(given: dict[str, Any]) -> "FactCapacity":
-    from facthold.studies.transformers.fact_capacity import FactCapacity
-
-    defaults = {"d": 8, "alpha": 1.0, "beta": 1.0, "H": 4, "protocol": "transformer-short", "tolerance": 0.2}
-    names = {*defaults, "growth", "T", "variant", "rule"}
-    options: dict[str, Any] = defaults | {name: value for name, value in given.items() if name in names}
-    if "D" in given and "distinct" in given:
-        raise ValueError(f"take one of D={given['D']} and --distinct, which gives each fact an answer of its own")
-    answers = {"D": None, "table": "balanced"} if "distinct" in given else {"D": given["D"]} if "D" in given else {}
+def _transformer(options: dict[str, Any]) -> FactCapacity:
+    if options.pop("distinct"):
+        if "D" in options:
+            raise ValueError(f"take one of D={options['D']} and --distinct, which gives each fact an answer of its own")
+        options |= {"D": None, "table": "balanced"}
     check_protocol(options["protocol"])
     head_size(options["alpha"], options["d"], options["H"])
-    cell = FactCapacity(goal=given["accuracy"], seeds=tuple(range(given.get("seeds", 1))), **options, **answers)
+    cell = FactCapacity(**options)
     check_size(cell.sizes, 1, 1, 1, cell.T)  # before a search is laid out for a model that cannot be
     S, R = cell.guess, cell.R(cell.guess)
     check_size(cell.sizes, S, R, R * (cell.D or S), cell.T)
     return cell
 
 
-def _say(result: dict[str, Any], seeds: str, symbol: str, growth: str) -> None:
-    """The capacity, or why there is none, and the probes that it took."""
+def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
+    seeds = count(len(cell.seeds), "seed")
     if result["N"] is None:
-        meaning = MEANING.get(result["status"], "seeds ended differently").format(symbol)
-        typer.echo(f"no capacity: {result['status']} ({meaning})")
-    elif symbol == "N":
+        meaning = MEANING.get(result["status"], "seeds ended differently")
+        typer.echo(f"no capacity: {result['status']} ({meaning.format('N' if isinstance(cell, Capacity) else 'S')})")
+    elif isinstance(cell, Capacity):
         spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
         typer.echo(f"N = {result['N']:.5g} ({spread}), {result['params_per_fact']:.4g} parameters per association")
     else:
         low, high = result["N_min"], result["N_max"]
-        spread = f"S = {low if low == high else f'{low} to {high}'} over {seeds}, {growth}"
+        spread = f"S = {low if low == high else f'{low} to {high}'} over {seeds}, {cell.growth}"
         per_param = result["facts"] / result["n_params"]
         typer.echo(f"{result['facts']:.6g} facts ({spread}), {per_param:.3g} facts per parameter")
     probes = sum(len(seed["probes"]) for seed in result["per_seed"])

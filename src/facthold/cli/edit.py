@@ -10,10 +10,9 @@ import typer
 from facthold._util.errors import FactholdError
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.common import writable_file
-from facthold.cli.inputs import read_questions
+from facthold.cli.inputs import read_questions, writable_file
 from facthold.cli.printing import count, print_json, working
-from facthold.facts.formats import format_of
+from facthold.facts.formats import source_of
 
 if TYPE_CHECKING:
     from facthold.knowledge.edit import Report
@@ -65,18 +64,18 @@ def edit(
 
 def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str, ...]]:
     """What to change: one fact as typed, or those of a file."""
-    names = ("SUBJECT", "RELATION", "ANSWER")[: len(given)]
+    names = " ".join(("SUBJECT", "RELATION", "ANSWER")[: len(given)])
     if file is None:
         row = tuple(name for name in given if name is not None)
         if len(row) < len(given):
-            raise ValueError(f"give {' '.join(names)}, or --file with a line for each")
+            raise ValueError(f"give {names}, or --file with a line for each")
         return [row]
     if any(name is not None for name in given):
-        raise ValueError(f"take one of {' '.join(names)} and --file {file}")
+        raise ValueError(f"take one of {names} and --file {file}")
     if len(given) == 2:
         rows: Sequence[tuple[str, ...]] = read_questions(file)
     else:
-        rows = [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in format_of(file).records(file)]
+        rows = [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in source_of(file).records]
     if not rows:
         raise FactholdError(f"{file} has a header and nothing below it; write a line for each fact")
     return rows
@@ -107,10 +106,9 @@ def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: P
 
     failed = [report for report in reports if not report.done]
     written = force or not failed
-    known = end.model, end.problem
-    kept, unchanged, others = specificity((start.model, start.problem), known)
+    kept, unchanged, others = specificity(start, end)
     about = {
-        "efficacy": still_held(reports, known), "specificity": kept, "unchanged": unchanged, "others": others,
+        "efficacy": still_held(reports, end), "specificity": kept, "unchanged": unchanged, "others": others,
         "facts": len(end.table), "n_params": end.n_params, "more_params": end.n_params - start.n_params,
         "file": str(output) if written else None,
     }  # fmt: skip
@@ -146,8 +144,7 @@ def _say(report: "Report") -> None:
         f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
     )
     if not report.rank:
-        typer.echo("  nothing had to change")
-        return
+        return typer.echo("  nothing had to change")
     more = f"; {report.more_params} parameters more" if report.more_params else ""
     size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "that was zero before"
     typer.echo(f"  a change of rank {report.rank}: {report.matrix}, {size}{more}")

@@ -1,17 +1,19 @@
-"""facthold facts: real facts from installed packages, as a file that the other commands take."""
+"""facthold facts, build: real facts as a file, and a file of facts as the smallest transformer that recalls them."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from facthold._util.errors import FactholdError, check_memory
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.common import refuse, writable_file
-from facthold.cli.inputs import real_rows, split_names
-from facthold.cli.printing import count, print_json
+from facthold.cli.inputs import about_table, real_rows, refuse, say_table, split_names, writable_file
+from facthold.cli.printing import count, print_json, working
+from facthold.construct.dimensions import NOISE
+from facthold.facts.files import check_ending, read_facts, to_csv, write_facts
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
-from facthold.facts.writing import check_ending, to_csv, write_facts
+from facthold.facts.seeded import SEQUENCE
 
 
 @command()
@@ -19,7 +21,7 @@ def facts(
     name: str | None = typer.Argument(None, help=f"Where from: {', '.join(SOURCES)}.", show_default=False),
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File: .csv, .tsv, .jsonl or .parquet (default: CSV on standard output)."),
+        o.named("--output", "-o", "File: .csv, .tsv, .jsonl or .parquet (default: CSV on standard output)."),
     ] = None,
     relations: o.SomeRelations = None,
     subjects: o.SomeSubjects = None,
@@ -31,9 +33,8 @@ def facts(
     if list_:
         refuse("does not go with --list, which says what there is",
                NAME=name, output=output, relations=relations, subjects=subjects, seed=seed)  # fmt: skip
-        about = [_about(known) for known in SOURCES.values()]
-        print_json(about) if json else typer.echo("\n".join(map(_described, about)))
-        return
+        sources = [_about(known) for known in SOURCES.values()]
+        return print_json(sources) if json else typer.echo("\n".join(map(_described, sources)))
     if name is None:
         raise ValueError(f"which facts? give a NAME: {', '.join(SOURCES)}; --list says what is in them")
     source = find_source(name)
@@ -44,26 +45,20 @@ def facts(
         writable_file(output)
     elif json:
         raise ValueError("--json is about what was written; give a file with --output")
-    rows = real_rows(name, None if relations is None else split_names(relations))
-    if subjects is not None:
-        rows = sample_subjects(rows, subjects, seed or 0)
+    rows = sample_subjects(real_rows(name, split_names(relations)), subjects, seed or 0)
     if output is None:
-        typer.echo(to_csv(rows).encode(), nl=False)
+        typer.echo(to_csv(rows), nl=False)
     else:
         write_facts(output, rows)
-    about_file = {"source": source.name, **tally(rows), "packages": source.versions, "licence": source.licence}
+    n = tally(rows)
     if json:
-        print_json(about_file | {"file": str(output)})
-    else:
-        typer.echo(_summary(about_file), err=True)
-
-
-def _summary(about: dict[str, Any]) -> str:
-    sizes = ", ".join(count(about[what + "s"], what) for what in ("subject", "relation", "answer"))
-    several = f"{count(about['several'], 'pair')} with several answers"
-    if about["several"]:
+        about = {"source": source.name, **n, "packages": source.versions, "licence": source.licence}
+        return print_json(about | {"file": str(output)})
+    sizes = ", ".join(count(n[f"{what}s"], what) for what in ("subject", "relation", "answer"))
+    several = f"{count(n['several'], 'pair')} with several answers"
+    if n["several"]:
         several += " (read them with --on-conflict first or all)"
-    return f"{count(about['facts'], 'fact')}: {sizes}, {several}; from {about['packages']}, {about['licence']}"
+    typer.echo(f"{count(n['facts'], 'fact')}: {sizes}, {several}; from {source.versions}, {source.licence}", err=True)
 
 
 def _described(about: dict[str, Any]) -> str:
@@ -84,3 +79,72 @@ def _about(source: Source) -> dict[str, Any]:
         "packages": source.versions, "install": f"pip install 'facthold[{source.extra}]'",
         "facts": tally(source.facts())["facts"] if source.installed else None,
     }  # fmt: skip
+
+
+@command()
+def build(
+    file: Annotated[Path, typer.Argument(help="Facts: .csv, .tsv, .jsonl or .parquet with subject, relation, answer.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model to write, as safetensors, with its facts.")],
+    recipe: str = typer.Option(
+        "auto", "--recipe", help="A recipe of transformers; auto: the smaller of gated and values, or else train."
+    ),
+    accuracy: float = typer.Option(1.0, "--accuracy", help="Share of the facts that must be recalled."),
+    max_params: int | None = o.option("--max-params", "Parameters at most."),
+    on_conflict: o.OnConflict = None,
+    n_noise: int = typer.Option(
+        NOISE, "--noise-tokens", help="Different noise tokens: what other words in a prompt are taken for."
+    ),
+    T: int = typer.Option(SEQUENCE, "-T", help="Length of a prompt, with subject, relation and the token EOS."),
+    seed: o.Seed = 0,
+    json: o.Json = False,
+) -> None:
+    """Put a file of facts into the weights of a transformer, as small as recalls them, and ask for each of them.
+
+    Parameters are counted as in the paper, without the embeddings. The answer is the arg max over all answers.
+    """
+    writable_file(output)
+    from facthold.knowledge.build import build as build_model
+
+    table, p = read_facts(file, on_conflict or "error")
+    # embeddings, codes and a block of scores at the d that a table of this size gets
+    check_memory(f"{file} with {count(len(table), 'fact')}", 4096.0 * (table.S + table.A) + 1e3 * len(table))
+    with working(f"building {count(len(table), 'fact')} by {recipe}") as say:
+        built = build_model(
+            table, recipe=recipe, accuracy=accuracy, max_params=max_params, n_noise=n_noise, T=T, p=p, seed=seed,
+            say=say, beside=output,
+        )  # fmt: skip
+    made, report, bits = built.model, built.report, 32 * built.n_params
+    about = {
+        "recipe": report.recipe, **about_table(table), "facts": len(table), "recall": report.recall,
+        "smallest_margin": report.smallest_margin, "d": made.d, "H": made.H, "d_h": made.d_h, "m": made.m,
+        "n_params": built.n_params, "parameter_bits": bits,
+        "facts_per_param": report.recall * len(table) / built.n_params,
+        "table_bits": report.bits, "bits_per_param": report.bits / built.n_params,
+        "times_lower_bound": bits / report.bits if report.bits else None, "seconds": report.seconds,
+        "widths": [vars(width) for width in report.widths],
+    }  # fmt: skip
+    if enough := report.recall >= accuracy:
+        about["file"] = str(built.save(output))
+        report.kept.done()
+    print_json(about) if json else _say_built(about)
+    if not enough:
+        raise FactholdError(
+            f"{report.recall:.4%} of the facts are recalled in prompts with noise, and --accuracy asks for "
+            f"{accuracy:.4%}; nothing is written: try another seed, or ask for a smaller share"
+        )
+
+
+def _say_built(a: dict[str, Any]) -> None:
+    typer.echo(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled in prompts with noise, by {a['recipe']}")
+    say_table(a)
+    bound = f"{a['times_lower_bound']:.3g} times the lower bound" if a["times_lower_bound"] else "no bits are needed"
+    typer.echo(
+        f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}), "
+        f"{a['facts_per_param']:.3g} facts per parameter; smallest margin {a['smallest_margin']:.3g}\n"
+        f"{a['parameter_bits']:,} bits in float32 for facts that need {a['table_bits']:,.0f}: {bound}, "
+        f"{a['bits_per_param']:.3g} bits of facts per parameter"
+    )
+    for w in a["widths"]:
+        tried = ", ".join(f"{m} ({share:.2%})" for m, share in w["tries"])
+        typer.echo(f"  {w['name']}: {count(w['m'], 'neuron')} for {count(w['facts'], 'fact')}; tried {tried}")
+    typer.echo(f"built in {a['seconds']:.1f} s" + (f": {a['file']}" if "file" in a else ""))

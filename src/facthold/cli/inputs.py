@@ -2,39 +2,66 @@
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import typer
 
 from facthold._util.errors import FactholdError, check_memory, check_one_of
-from facthold.cli.common import refuse
 from facthold.cli.printing import count
-from facthold.facts.formats import format_of
+from facthold.facts.files import read_facts
+from facthold.facts.formats import source_of
+from facthold.facts.names import LONGEST
+from facthold.facts.problem import MOST_NOISE, check_length
 from facthold.facts.real import find_source
+from facthold.facts.table import FactTable, Row
 from facthold.models.sizes import Shape
 from facthold.train.protocols import BATCH, PROTOCOLS
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from facthold.facts.table import FactTable
-    from facthold.facts.writing import Row
 
 T = TypeVar("T")
 
 
-def read_given(
-    facts: Path | None, on_conflict: str | None, **other: Any
-) -> "tuple[FactTable | None, np.ndarray | None]":
+def writable(folder: Path) -> None:
+    """Make sure of the folder before computing for minutes."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another output") from error
+
+
+def writable_file(output: Path | None) -> None:
+    """Make sure of the file, where there is to be one."""
+    if output is not None:
+        if output.is_dir():
+            raise FactholdError(f"output={output} is a folder; give the name of a file")
+        writable(output.parent)
+
+
+def refuse(why: str, **given: Any) -> None:
+    """Refuse the first of these arguments that was given, with a reason such as 'does not go with --list'."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise ValueError(f"{name}={value} {why}")
+
+
+def given_for(recipe: str, takes: set[str], context: typer.Context) -> dict[str, Any]:
+    """The options that were given; those that say nothing to this recipe are refused."""
+    given = {name: value for name, value in context.params.items() if value is not None}
+    refuse(f"does not go with recipe={recipe!r}", **{name: given[name] for name in given if name not in takes})
+    return given
+
+
+def read_given(facts: Path | None, on_conflict: str | None, **other: Any) -> tuple[FactTable | None, np.ndarray | None]:
     """The table of --facts, which goes with no ``other`` way to make one; None without a file."""
     if facts is None:
         refuse("is about a file with facts; give it with --facts", on_conflict=on_conflict)
         return None, None
     refuse(f"does not go with --facts {facts}: the file says which facts there are", **other)
-    from facthold.facts.files import read_facts
-
     return read_facts(facts, on_conflict or "error")
 
 
@@ -42,7 +69,7 @@ def read_questions(path: Path) -> list[tuple[str, str]]:
     """The (subject, relation) of each record. CSV and TSV need no answer; the other formats are those of facts."""
     delimiter = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
     if delimiter is None:
-        return [(s.strip(), r.strip()) for _, s, r, *_ in format_of(path).records(path)]
+        return [(s.strip(), r.strip()) for _, s, r, *_ in source_of(path).records]
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             lines = list(csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)) or [[]]
@@ -54,22 +81,18 @@ def read_questions(path: Path) -> list[tuple[str, str]]:
     for name in ("subject", "relation"):
         if name not in header:
             raise FactholdError(f"{path}: no column {name!r} in its first line; write subject,relation there")
-    questions = []
-    for number, cells in enumerate(lines[1:], start=2):
-        if len(cells) != len(header) and any(cells):
+    rows = [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
+    for number, cells in rows:
+        if len(cells) != len(header):
             there = count(len(cells), "cell")
             raise FactholdError(f"{path}, record {number}: {there}, where the header has {len(header)}")
-        if any(cells):
-            row = dict(zip(header, cells, strict=True))
-            questions.append((row["subject"].strip(), row["relation"].strip()))
-    return questions
+    s, r = header.index("subject"), header.index("relation")
+    return [(cells[s].strip(), cells[r].strip()) for _, cells in rows]
 
 
 def understand(line: str, ask: Callable[[str, str], T], ask_prompt: Callable[[str], T]) -> T:
     """A question as it is typed: a line with a comma is a subject and a relation; any other, and one whose names are
     not known, is a free prompt."""
-    from facthold.facts.names import LONGEST
-
     try:
         parts = next(csv.reader([line], skipinitialspace=True)) if len(line) <= LONGEST else []
     except csv.Error:
@@ -85,7 +108,7 @@ def understand(line: str, ask: Callable[[str, str], T], ask_prompt: Callable[[st
             raise error from None
 
 
-def real_rows(name: str, relations: Sequence[str] | None) -> "list[Row]":
+def real_rows(name: str, relations: Sequence[str] | None) -> list[Row]:
     """The facts of a source of real ones, of these relations alone."""
     source = find_source(name)
     rows = source.facts(relations)
@@ -94,37 +117,29 @@ def real_rows(name: str, relations: Sequence[str] | None) -> "list[Row]":
     return rows
 
 
-def split_names(relations: str) -> list[str]:
-    """The names between the commas of --relations."""
-    names = [name.strip() for name in relations.split(",")]
-    if not all(names):
+def split_names(relations: str | None) -> list[str] | None:
+    """The names between the commas of --relations, where it is given."""
+    names = None if relations is None else [name.strip() for name in relations.split(",")]
+    if names is not None and not all(names):
         raise ValueError(f"--relations {relations!r} has an empty name in it; write them as in capital,currency")
     return names
 
 
-def about_table(table: "FactTable") -> dict[str, Any]:
+def about_table(table: FactTable) -> dict[str, Any]:
     return {
         "S": table.S, "R": table.R, "A": table.A, "D": table.D, "max_C": int(table.C.max()),
         "assumption_1": table.assumption_1, "several_answers": len(set(table.also[:, 0].tolist())),
     }  # fmt: skip
 
 
-def say_table(about: dict[str, Any]) -> None:
+def say_table(a: dict[str, Any]) -> None:
     """The table's sizes in a line, from `about_table`."""
-    a = about
     holds = "holds" if a["assumption_1"] else "does not hold: some answer serves two relations"
     several = f"; {count(a['several_answers'], 'fact')} with several right answers" if a["several_answers"] else ""
     typer.echo(
         f"S={a['S']}, R={a['R']}, {count(a['A'], 'answer')}, D={a['D']}, max C(a)={a['max_C']}; "
         f"assumption 1 {holds}{several}"
     )
-
-
-def check_given(given: Mapping[str, Any], takes: set[str], recipe: str) -> None:
-    """Refuse options that say nothing to this recipe."""
-    for name, value in given.items():
-        if name not in takes:
-            raise ValueError(f"{name}={value} does not go with recipe={recipe!r}")
 
 
 def check_protocol(name: str) -> None:
@@ -142,18 +157,9 @@ def head_size(alpha: float, d: int, H: int) -> int:
     return int(alpha * d / H)
 
 
-def width(beta: float, d: int) -> int:
-    """m by beta = m / d."""
-    if not 0 <= beta < math.inf:
-        raise ValueError(f"beta={beta:g} must be a number and not negative; 0: no MLP")
-    return int(beta * d)
-
-
 def check_size(shape: Shape, S: int, R: int, A: int, T: int, n_noise: int | None = None) -> None:
     """Refuse what does not fit in memory: weights, gradients and Adam's moments at three learning rates, the table, and
     the scores of a batch."""
-    from facthold.facts.prompts import MOST_NOISE, check_length
-
     check_length(T)
     check_memory(f"a transformer with d={shape.d} and {shape.n_params} parameters", 3 * 5 * 4 * shape.n_params)
     if n_noise is None and S + R > MOST_NOISE:

@@ -1,25 +1,28 @@
 """facthold list, results, status, bench: what there is, what has been found, and how it is going."""
 
 import dataclasses
+import json as json_text
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from facthold._util.errors import FactholdError, unknown
 from facthold.cli import options as o
 from facthold.cli.app import command
+from facthold.cli.cells import facts_found
 from facthold.cli.printing import count, print_json, show, working
-from facthold.cli.progress import facts_found
+from facthold.lab import export, registry
+from facthold.lab.accounts import SLACK, Account
+from facthold.lab.api import opened
 from facthold.lab.report import duration
-
-if TYPE_CHECKING:
-    from facthold.lab.accounts import Account
-    from facthold.lab.status import Sweep
-    from facthold.lab.store import Row
+from facthold.lab.status import Sweep, sweeps
+from facthold.lab.store import Row
+from facthold.recipes import recipes
+from facthold.train.protocols import PROTOCOLS
 
 PARQUET = Path("facthold-results.parquet")
 
@@ -30,13 +33,15 @@ def list_(
     json: o.Json = False,
 ) -> None:
     """Figures, claims, recipes and protocols."""
-    from facthold.lab import registry
-    from facthold.recipes import recipes
-    from facthold.train.protocols import PROTOCOLS
-
     if figure is not None:
         presets = {preset: dataclasses.asdict(grid) for preset, grid in registry.figure(figure).presets.items()}
-        print_json(presets) if json else _print_presets(figure, presets)
+        if json:
+            return print_json(presets)
+        for preset, grid in presets.items():  # as --config reads them; JSON values are TOML
+            typer.echo(f"# preset {preset}\n[{figure}]")
+            for key, value in grid.items():
+                typer.echo(f"{key} = {json_text.dumps(value, ensure_ascii=False)}")
+            typer.echo("")
         return
     of_recipes = [
         vars(r) | {"makes": r.family + (" memory" if r.family != "transformer" else "")} for r in recipes().values()
@@ -46,38 +51,20 @@ def list_(
                    "bias": "yes" if p.bias else "no"}
         for p in PROTOCOLS.values()
     ]  # fmt: skip
-    tables: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
-        "figures": ("Figures (facthold figure NAME)", "name, place, title", [*map(vars, registry.figures().values())]),
-        "claims": ("Claims (facthold verify ID)", "id, place, statement", [*map(vars, registry.claims().values())]),
-        "recipes": ("Recipes (facthold make --recipe NAME)", "name, makes, place, outline", of_recipes),
-        "protocols": (
-            "Protocols of training", "name, source, optimiser, lr, steps, evaluated every, bias", of_protocols
-        ),
-    }  # fmt: skip
+    tables: dict[str, tuple[str, list[dict[str, Any]]]] = {
+        "Figures (facthold figure NAME)": ("name, place, title", [*map(vars, registry.figures().values())]),
+        "Claims (facthold verify ID)": ("id, place, statement", [*map(vars, registry.claims().values())]),
+        "Recipes (facthold make --recipe NAME)": ("name, makes, place, outline", of_recipes),
+        "Protocols of training": ("name, source, optimiser, lr, steps, evaluated every, bias", of_protocols),
+    }
     if json:
         lists = {
-            name: [{column: row[column] for column in columns.split(", ")} for row in rows]
-            for name, (_, columns, rows) in tables.items()
+            title.split()[0].lower(): [{column: row[column] for column in columns.split(", ")} for row in rows]
+            for title, (columns, rows) in tables.items()
         }
-        print_json(lists | {"protocols": [dataclasses.asdict(p) for p in PROTOCOLS.values()]})
-        return
-    for title, columns, rows in tables.values():
+        return print_json(lists | {"protocols": [dataclasses.asdict(p) for p in PROTOCOLS.values()]})
+    for title, (columns, rows) in tables.items():
         show(title, columns.split(", "), rows)
-
-
-def _print_presets(name: str, presets: dict[str, dict]) -> None:
-    """The grids of a figure, in the form that --config reads."""
-    for preset, grid in presets.items():
-        typer.echo(f"# preset {preset}\n[{name}]")
-        for key, value in grid.items():
-            typer.echo(f"{key} = {_toml(value)}")
-        typer.echo("")
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 @command()
@@ -91,9 +78,6 @@ def results(
     json: o.Json = False,
 ) -> None:
     """Stored results: a short table here, or all of them as CSV, Parquet or JSON."""
-    from facthold.lab import export
-    from facthold.lab.api import opened
-
     if csv + parquet + json > 1 or (bound and (csv or parquet)):
         raise ValueError("take one of --csv, --parquet and --json; --bound goes with --json alone")
     if output is not None and not (csv or parquet):
@@ -118,7 +102,7 @@ def results(
         show(f"{count(len(rows), 'result')} in {path}", columns, map(_line, rows))
 
 
-def _line(row: "Row") -> dict[str, Any]:
+def _line(row: Row) -> dict[str, Any]:
     """A result as a line of the table; what a protocol says stands in `facthold list`."""
     about, N = row.provenance, row.result.get("N")
     return {
@@ -128,26 +112,21 @@ def _line(row: "Row") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _check_bound(rows: "Sequence[Row]", path: Path, json: bool) -> None:
+def _check_bound(rows: Sequence[Row], path: Path, json: bool) -> None:
     """A line for each kind of cell and reason, and an error where a result has more than its bits can hold."""
-    from facthold.lab.accounts import SLACK
-
     lines = list(_bound_lines(rows))
-    if json:
-        print_json(lines)
-    else:
-        columns = {
-            "kind": "{kind}", "models": "{models}", "too good": "{broken}",
-            "bits used / bound, least": "{least_ratio:.5g}{reason}",
-        }  # fmt: skip
-        show(f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}", columns, lines)
+    columns = {
+        "kind": "{kind}", "models": "{models}", "too good": "{broken}",
+        "bits used / bound, least": "{least_ratio:.5g}{reason}",
+    }  # fmt: skip
+    show(f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}", columns, lines, json=json)
     if broken := sum(line["broken"] for line in lines):
         raise FactholdError(
             f"{count(broken, 'model')} in {path} with more facts right than its bits can hold: a defect"
         )
 
 
-def _accounts(row: "Row") -> "list[Account] | str":
+def _accounts(row: Row) -> list[Account] | str:
     """The models of a row that count, or why there is no bound: it may be of a version that had other recipes."""
     try:
         cell = row.cell
@@ -156,7 +135,7 @@ def _accounts(row: "Row") -> "list[Account] | str":
     return cell.accounts(row.result) if row.version == cell.version else "no bound: stored by another version"
 
 
-def _bound_lines(rows: "Sequence[Row]") -> Iterator[dict[str, Any]]:
+def _bound_lines(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     checked = [(row.kind, _accounts(row)) for row in rows]
     for kind in sorted({kind for kind, _ in checked}):
         of_kind = [accounts for name, accounts in checked if name == kind]
@@ -176,9 +155,6 @@ def status(
     json: o.Json = False,
 ) -> None:
     """Show the runs that are going on, or else the latest: cells, time left, facts found, and whether it is alive."""
-    from facthold.lab.api import opened
-    from facthold.lab.status import sweeps
-
     now = time.time()
     with opened(store, create=False) as kept:
         noted, path = sweeps(kept), kept.path
@@ -199,7 +175,7 @@ def status(
             _print_one(run, now)
 
 
-def _print_one(run: "Sweep", now: float) -> None:
+def _print_one(run: Sweep, now: float) -> None:
     running = run.state_now(now) == "running"
     typer.echo(f"{run.title}: {_state(run, now)}")
     typer.echo(f"started {_when(run.started)}, in {run.place}")
@@ -217,7 +193,7 @@ def _print_one(run: "Sweep", now: float) -> None:
         typer.echo(f"  {line}")
 
 
-def _state(run: "Sweep", now: float) -> str:
+def _state(run: Sweep, now: float) -> str:
     state, silent = run.state_now(now), duration(now - run.beat)
     if state == "running":
         return f"running, last heard of {silent} ago"
@@ -244,11 +220,8 @@ def bench(
     for i, one in enumerate(BENCHES):
         with working(f"[{i + 1}/{len(BENCHES)}] {one.name}, about {2 * seconds + 20:.0f} s each"):
             rows.append(run_bench(one, seconds))
-    if json:
-        print_json(rows)
-        return
     columns = {
         "benchmark": "{name}", "ours, ms": "{ours_ms:.3f}", "plain, ms": "{plain_ms:.3f}",
         "plain / ours": "{ratio:.2f}", "share of peak": "{share_of_peak:.0%}",
     }  # fmt: skip
-    show("Training, per member and step", columns, rows)
+    show("Training, per member and step", columns, rows, json=json)

@@ -1,29 +1,27 @@
 """facthold make: one memory or transformer of a given size, by any recipe, and what it recalls."""
 
+import math
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import typer
 
 from facthold._util.errors import check_fits, check_memory, check_positive, find
+from facthold._util.keys import derive
 from facthold.cli import inputs
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.common import writable_file
 from facthold.cli.printing import count, print_json, working
 from facthold.facts.seeded import SEQUENCE, seeded_recall, seeded_table
-from facthold.facts.seeded import variant as find_variant
+from facthold.facts.table import FactTable, random_share
 from facthold.models.sizes import Shape
-from facthold.recipes import build_facts, make_memory, recipes
+from facthold.recipes import make_memory, recipes
 from facthold.recipes.base import FactRecipe, MemoryRecipe, Sizes
 from facthold.recipes.facts import BETA, HEADS
-
-if TYPE_CHECKING:
-    from facthold.facts.problem import FactualRecall
-    from facthold.facts.table import FactTable
-    from facthold.models.transformer import Transformer
+from facthold.theory import bounds
+from facthold.train.protocols import protocol as find_protocol
 
 ALWAYS = {"recipe", "d", "seed", "output", "json"}
 FACTS = {"S", "R", "D", "table", "share", "facts", "on_conflict", "draws"}
@@ -59,8 +57,8 @@ def make(
     map: o.Map = None,
     M: o.Outputs = None,
     embeddings: o.Embeddings = None,
-    S: o.Subjects = None,
-    R: o.Relations = None,
+    S: int | None = o.option("-S", "Subjects (default: 16)."),
+    R: int | None = o.option("-R", "Relations (default: 16)."),
     D: o.Answers = None,
     table: str | None = o.option("--table", "random (default) or balanced."),
     share: float | None = o.option("--share", "A random share of each relation's facts."),
@@ -91,19 +89,19 @@ def make(
     work in float64; training and recall in float32.
     """
     wanted = find("recipe", recipe, recipes())
-    given = {name: value for name, value in context.params.items() if value is not None}
+    takes = MEMORY
+    if isinstance(wanted, FactRecipe):
+        takes = FACTS | (TRAINED if recipe == "train" else BUILT if wanted.build else OF_ITS_OWN)
+    given = inputs.given_for(recipe, ALWAYS | takes, context)
     check_positive(**{name: given[name] for name in ("d", "N", "M", "S", "R", "D", "d_h", "draws") if name in given})
-    writable_file(output)
-    if isinstance(wanted, MemoryRecipe):
-        inputs.check_given(given, ALWAYS | MEMORY, recipe)
-        model, problem, about = _memory(wanted, DEFAULTS | given)
+    inputs.writable_file(output)
+    if isinstance(wanted, FactRecipe):
+        (model, problem, about), say = _transformer(wanted, given), _say_transformer
     else:
-        assert isinstance(wanted, FactRecipe)
-        takes = TRAINED if recipe == "train" else BUILT if wanted.build else OF_ITS_OWN
-        inputs.check_given(given, ALWAYS | FACTS | takes, recipe)
-        model, problem, about = _transformer(wanted, given)
+        assert isinstance(wanted, MemoryRecipe)
+        (model, problem, about), say = _memory(wanted, DEFAULTS | given), _say_memory
     if not json:
-        (_say_memory if isinstance(wanted, MemoryRecipe) else _say_transformer)(about, wanted.place)
+        say(about, wanted.place)
     if output is not None and about.get("status") != "diverged":  # what was found is said before a disk can be full
         from facthold.models.saving import save_model
 
@@ -118,7 +116,6 @@ def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
     from facthold.measure import bits
     from facthold.measure.recall import accuracy, smallest_margins
     from facthold.memory.associations import seeded_problem
-    from facthold.theory import bounds
 
     N, d, m, seed, map, embeddings = (g[name] for name in ("N", "d", "m", "seed", "map", "embeddings"))
     recipe.check_stores()
@@ -142,15 +139,14 @@ def _margins(margins: Any) -> dict[str, float]:
 
 
 def _transformer(recipe: FactRecipe, given: dict[str, Any]) -> Made:
-    from facthold._util.keys import derive
     from facthold.measure.fact_recall import fact_margins
 
-    shape = _trained_shape(given) if recipe.name == "train" else _built_shape(recipe, given)
-    table, p = _table(given, shape)
     g = DEFAULTS | given
+    shape = _trained_shape(g, given) if recipe.name == "train" else _built_shape(recipe, given)
+    table, p = _table(g, given, shape)
     start = time.perf_counter()
     with working(f"putting {count(len(table), 'fact')} into weights by {recipe.name}"):
-        model, problem, about = _put(recipe, table, p, shape, given)
+        model, problem, about = _put(recipe, table, p, shape, g)
         seconds = time.perf_counter() - start
         margins = fact_margins(model, problem, key=derive("ask", g["seed"]), draws=g["draws"])
     right = margins > 0
@@ -163,15 +159,16 @@ def _transformer(recipe: FactRecipe, given: dict[str, Any]) -> Made:
     }  # fmt: skip
 
 
-def _trained_shape(given: dict[str, Any]) -> Shape:
+def _trained_shape(g: dict[str, Any], given: dict[str, Any]) -> Shape:
     """d_h and m as they are given, or by alpha and beta."""
-    g = DEFAULTS | given
     for one, other, rule in (("alpha", "d_h", "H d_h = alpha d"), ("beta", "m", "m = beta d")):
         if one in given and other in given:
             raise ValueError(f"take one of {one}={given[one]:g} and {other}={given[other]}: {rule}")
     check_positive(H=g["H"])
     d_h = given["d_h"] if "d_h" in given else inputs.head_size(g["alpha"], g["d"], g["H"])
-    m = given["m"] if "m" in given else inputs.width(g["beta"], g["d"])
+    if not 0 <= g["beta"] < math.inf:
+        raise ValueError(f"beta={g['beta']:g} must be a number and not negative; 0: no MLP")
+    m = given.get("m", int(g["beta"] * g["d"]))
     if m < 0:
         raise ValueError(f"m={m} must not be negative; 0: no MLP")
     inputs.check_protocol(g["protocol"])
@@ -194,27 +191,23 @@ def _built_shape(recipe: FactRecipe, given: dict[str, Any]) -> Shape:
     return Shape(d, 0, given.get("d_h", d if name == "attention-mlp" else 1), given.get("m", 0))
 
 
-def _table(given: dict[str, Any], shape: Shape) -> "tuple[FactTable, np.ndarray | None]":
+def _table(g: dict[str, Any], given: dict[str, Any], shape: Shape) -> tuple[FactTable, np.ndarray | None]:
     """The facts, from a file or drawn, and how often each is asked."""
     drawn = {name: given.get(name) for name in ("S", "R", "D", "table")}
     table, p = inputs.read_given(given.get("facts"), given.get("on_conflict"), **drawn)
-    g = DEFAULTS | given
     S, R, A = (g["S"], g["R"], g["R"] * g["D"]) if table is None else (table.S, table.R, table.A)
     if not shape.H:  # a construction may at worst have a head for each token
         shape = shape._replace(H=min(S + R, max(2, -(-4 * (S + R) // shape.d_h))))
-    inputs.check_size(shape, S, R, A, g["T"], g.get("n_noise"))
+    inputs.check_size(shape, S, R, A, g["T"], given.get("n_noise"))
     if table is None:
         table = seeded_table(g["table"], S, R, g["D"], g["seed"])
     for name in ("share", "zipf"):
         if name in given and p is not None:
             raise ValueError(f"take one of --{name} and the column p of --facts, which says how often a fact is asked")
     if "share" in given:
-        from facthold._util.keys import derive
-        from facthold.facts.table import random_share
-
         table = random_share(table, g["share"], key=derive("share", g["seed"], g["share"]))
     if "zipf" in given:
-        from facthold.facts.prompts import zipf
+        from facthold.facts.problem import zipf
 
         if not all(abs(exponent) <= STEEPEST for exponent in g["zipf"]):
             typed = "{:g} {:g}".format(*g["zipf"])
@@ -223,24 +216,20 @@ def _table(given: dict[str, Any], shape: Shape) -> "tuple[FactTable, np.ndarray 
     return table, p
 
 
-def _put(
-    recipe: FactRecipe, table: "FactTable", p: "np.ndarray | None", shape: Shape, given: dict[str, Any]
-) -> "tuple[Transformer, FactualRecall, dict[str, Any]]":
+def _put(recipe: FactRecipe, table: FactTable, p: np.ndarray | None, shape: Shape, g: dict[str, Any]) -> Made:
     """The model, its problem, and what training says of it."""
-    g, trained = DEFAULTS | given, recipe.name == "train"
-    if recipe.build is None and not trained:
-        made = recipe.make(table, g["d"], g.get("m") or g["d"], goal=g.get("accuracy", 1.0), seed=g["seed"])
+    if recipe.build is None and recipe.name != "train":
+        made = recipe.make(table, g["d"], g["m"] or g["d"], goal=g.get("accuracy", 1.0), seed=g["seed"])
         return made.model, made.problem, {}
-    variant = find_variant(g["variant"]).name if trained else "text"
+    variant = "text" if recipe.build else g["variant"]
     problem = seeded_recall(table, g["d"], g["seed"], variant, T=g["T"], n_noise=g.get("n_noise"), p=p)
-    if not trained:
-        sizes = Sizes(**{name: given[name] for name in Sizes._fields if name in given})
-        return build_facts(recipe, problem, sizes, g["seed"]), problem, {}
-    from facthold.train.protocols import protocol
+    if recipe.build:
+        sizes = Sizes(**{name: g[name] for name in Sizes._fields if name in g})
+        return recipe.construct(problem, sizes, g["seed"]), problem, {}
     from facthold.train.race import train
 
     about = {"variant": variant, "protocol": g["protocol"], "rule": g["rule"], "accuracy": g.get("accuracy", 0.99)}
-    training = replace(protocol(about["protocol"]), rule=about["rule"], goal=about["accuracy"])
+    training = replace(find_protocol(about["protocol"]), rule=about["rule"], goal=about["accuracy"])
     best = train(problem, shape, training, g["seed"], variant, rule=about["rule"])
     about["status"] = best.run.status
     if best.run.status != "diverged":
@@ -251,10 +240,8 @@ def _put(
 def _say_memory(a: dict[str, Any], place: str) -> None:
     typer.echo(
         f"{a['recipe']} ({place}): {a['recall']:.2%} of {count(a['N'], 'association')} recalled; "
-        f"made in {a['seconds']:.2f} s"
-    )
-    typer.echo(f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}")
-    typer.echo(
+        f"made in {a['seconds']:.2f} s\n"
+        f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}\n"
         f"{a['n_params']} parameters, {a['params_per_fact']:.4g} per association; {a['bits']:.0f} bits in float32, "
         f"where {a['bits_needed']:.0f} would tell all such maps apart"
     )
@@ -266,9 +253,9 @@ def _say_transformer(a: dict[str, Any], place: str) -> None:
     else:
         typer.echo(
             f"{a['recipe']} ({place}): {a['recall']:.2%} recalled; {a['always_recalled']} of "
-            f"{count(a['facts'], 'fact')} right in all of {count(a['draws'], 'prompt')}; made in {a['seconds']:.1f} s"
+            f"{count(a['facts'], 'fact')} right in all of {count(a['draws'], 'prompt')}; made in {a['seconds']:.1f} s\n"
+            f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}"
         )
-        typer.echo(f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}")
     if "steps" in a:
         typer.echo(
             f"training {ENDED[a['status']]} after {a['steps']} steps at learning rate {a['lr']:g}: {a['best']:.2%} at "

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 
-def option(*names: str, default: Any = None, metavar: str | None = None) -> Any:
+def option(*names: str, default: Any = None) -> Any:
     """An option by its names and, last, its help; None where it is not given."""
-    return typer.Option(default, *names[:-1], help=names[-1], metavar=metavar)
+    return typer.Option(default, *names[:-1], help=names[-1])
 
 
 def flag(name: str, help: str) -> Any:
@@ -16,60 +16,58 @@ def flag(name: str, help: str) -> Any:
     return option(name, help, default=False)
 
 
-def _named(*names: str, metavar: str | None = None) -> Any:
+def named(*names: str, metavar: str | None = None) -> Any:
     """As `option`, for a type that has it in it: the command gives the default."""
     return typer.Option(*names[:-1], help=names[-1], metavar=metavar)
 
 
-Json = Annotated[bool, _named("--json", "Print JSON alone on standard output.")]
-Seed = Annotated[int, _named("--seed", "Seed of all that is drawn.")]
+Json = Annotated[bool, named("--json", "Print JSON alone on standard output.")]
+Seed = Annotated[int, named("--seed", "Seed of all that is drawn.")]
 
 # where cells are computed and kept
 Store = Annotated[
-    Path | None, _named("--store", "Results file (default: facthold-results.sqlite here, or FACTHOLD_STORE).")
+    Path | None, named("--store", "Results file (default: facthold-results.sqlite here, or FACTHOLD_STORE).")
 ]
-Preset = Annotated[str, _named("--preset", "smoke (seconds), quick (minutes) or paper (its whole grid).")]
-Folder = Annotated[Path, _named("--output", "-o", "Folder for pictures and pages.")]
-Workers = Annotated[int | None, _named("--workers", "Compute in so many worker processes, one core each.")]
-Ray = Annotated[str | None, _named("--ray", "Compute on the Ray cluster at host:port, or auto.", metavar="ADDRESS")]
+Preset = Annotated[str, named("--preset", "smoke (seconds), quick (minutes) or paper (its whole grid).")]
+Folder = Annotated[Path, named("--output", "-o", "Folder for pictures and pages.")]
+Workers = Annotated[int | None, named("--workers", "Compute in so many worker processes, one core each.")]
+Ray = Annotated[str | None, named("--ray", "Compute on the Ray cluster at host:port, or auto.", metavar="ADDRESS")]
 Config = Annotated[
-    Path | None, _named("--config", "TOML file with other sizes; `facthold list --figure NAME` shows them.")
+    Path | None, named("--config", "TOML file with other sizes; `facthold list --figure NAME` shows them.")
 ]
-Dry = Annotated[bool, _named("--dry-run", "Say what would be computed and how long it takes.")]
+Dry = Annotated[bool, named("--dry-run", "Say what would be computed and how long it takes.")]
 
 # facts
-Subjects = Annotated[int | None, _named("-S", "Subjects (default: 16).")]
-Relations = Annotated[int | None, _named("-R", "Relations (default: 16).")]
-Answers = Annotated[int | None, _named("-D", "Answers of each relation (default: 8).")]
+Answers = Annotated[int | None, named("-D", "Answers of each relation (default: 8).")]
 Facts = Annotated[
-    Path | None, _named("--facts", "Facts from a file: columns subject, relation, answer, perhaps p (with sum 1).")
+    Path | None, named("--facts", "Facts from a file: columns subject, relation, answer, perhaps p (with sum 1).")
 ]
 OnConflict = Annotated[
-    str | None, _named("--on-conflict", "Several answers to a question: error (default), first or all (each is right).")
+    str | None, named("--on-conflict", "Several answers to a question: error (default), first or all (each is right).")
 ]
-SomeRelations = Annotated[str | None, _named("--relations", "These alone, with commas between: capital,currency.")]
-SomeSubjects = Annotated[int | None, _named("--subjects", "A random sample of so many subjects.")]
+SomeRelations = Annotated[str | None, named("--relations", "These alone, with commas between: capital,currency.")]
+SomeSubjects = Annotated[int | None, named("--subjects", "A random sample of so many subjects.")]
 
 # models in files
 Model = Annotated[Path, typer.Argument(help="A transformer with its facts, as safetensors.")]
 Subject = Annotated[str | None, typer.Argument(help="The subject, such as France.")]
 Relation = Annotated[str | None, typer.Argument(help="The relation, such as capital.")]
 
-Questions = Annotated[Path | None, _named("--file", "Questions: a CSV with subject,relation, or any file of facts.")]
-TableFile = Annotated[Path | None, _named("--output", "-o", "File to write.")]
-ModelFile = Annotated[Path | None, _named("--output", "-o", "Write the model as safetensors, with what it stores.")]
+Questions = Annotated[Path | None, named("--file", "Questions: a CSV with subject,relation, or any file of facts.")]
+TableFile = Annotated[Path | None, named("--output", "-o", "File to write.")]
+ModelFile = Annotated[Path | None, named("--output", "-o", "Write the model as safetensors, with what it stores.")]
 
 # models by their size
-Recipe = Annotated[str, _named("--recipe", "A recipe from `facthold list`.")]
-Width = Annotated[int | None, _named("-m", "Width of the MLP, or rank of a low-rank memory.")]
-Map = Annotated[str | None, _named("--map", "identity (default), injective, mod, floor or uniform.")]
-Outputs = Annotated[int | None, _named("--outputs", "Outputs M of a memory (default: N).")]
-Embeddings = Annotated[str | None, _named("--embeddings", "sphere (default), gaussian, signs or orthogonal.")]
-Alpha = Annotated[float | None, _named("--alpha", "H d_h = alpha d, with d_h rounded down (default: 1).")]
-Heads = Annotated[int | None, _named("--heads", "-H", "Heads H (default: 4).")]
-Length = Annotated[int | None, _named("-T", "Length of a prompt (default: 32).")]
+Recipe = Annotated[str, named("--recipe", "A recipe from `facthold list`.")]
+Width = Annotated[int | None, named("-m", "Width of the MLP, or rank of a low-rank memory.")]
+Map = Annotated[str | None, named("--map", "identity (default), injective, mod, floor or uniform.")]
+Outputs = Annotated[int | None, named("--outputs", "Outputs M of a memory (default: N).")]
+Embeddings = Annotated[str | None, named("--embeddings", "sphere (default), gaussian, signs or orthogonal.")]
+Alpha = Annotated[float | None, named("--alpha", "H d_h = alpha d, with d_h rounded down (default: 1).")]
+Heads = Annotated[int | None, named("--heads", "-H", "Heads H (default: 4).")]
+Length = Annotated[int | None, named("-T", "Length of a prompt (default: 32).")]
 Variant = Annotated[
-    str | None, _named("--variant", "code (as the authors' code has it; default) or text (the paper's).")
+    str | None, named("--variant", "code (as the authors' code has it; default) or text (the paper's).")
 ]
-Protocol = Annotated[str | None, _named("--protocol", "transformer-short (default) or transformer-code.")]
-Rule = Annotated[str | None, _named("--rule", "best (default): the best accuracy counts; final: that at the end.")]
+Protocol = Annotated[str | None, named("--protocol", "transformer-short (default) or transformer-code.")]
+Rule = Annotated[str | None, named("--rule", "best (default): the best accuracy counts; final: that at the end.")]

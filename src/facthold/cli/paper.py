@@ -1,21 +1,28 @@
 """facthold figure, verify, reproduce: compute, draw, judge, report."""
 
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from facthold._util.errors import FactholdError
+from facthold._util.errors import FactholdError, unknown
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.common import FOLDER, dry_run, find_place, read_config, writable
+from facthold.cli.cells import CellProgress, find_place
+from facthold.cli.inputs import writable
 from facthold.cli.printing import count, messages, print_json, show
-from facthold.cli.progress import CellProgress
+from facthold.lab import api, registry
+from facthold.lab.cells import Cell
+from facthold.lab.claim import Judged
+from facthold.lab.places import Place
+from facthold.lab.report import duration
+from facthold.lab.store import default_store_path
 
-if TYPE_CHECKING:
-    from facthold.lab.api import Drawn
-    from facthold.lab.claim import Judged
+FOLDER = Path("facthold-out")
+SHOWN = 5  # how many of the largest cells a dry run names
 
 
 @command()
@@ -32,14 +39,10 @@ def figure(
     json: o.Json = False,
 ) -> None:
     """Compute and draw one figure, in float32 (solvers in float64). What is stored is not computed again."""
-    from facthold.lab import api, registry
-
     place, changes = find_place(workers, ray), read_config(config).get(name, {})
-    wanted = registry.figure(name)
-    cells = api.figure_cells(wanted, preset, changes)
+    cells = api.figure_cells(registry.figure(name), preset, changes)
     if dry:
-        dry_run(name, cells, store, place, json=json)
-        return
+        return dry_run(name, cells, store, place, json=json)
     writable(output)
     with CellProgress(name, place) as progress:
         drawn = api.run_figure(
@@ -50,10 +53,10 @@ def figure(
         stored = len(drawn.rows)
         messages.print(f"{name}: only {stored} of {count(stored + drawn.missing, 'cell')} stored; drawing those")
     if json:
-        print_json(drawn.as_json())
-        return
+        return print_json(drawn.as_json())
     _print_fits(drawn)
-    _print_files(drawn)
+    for file in drawn.files:
+        typer.echo(f"picture: {file}")
 
 
 @command()
@@ -70,8 +73,6 @@ def verify(
 
     Training and recall are float32; solvers and the identity of the gradient step are float64.
     """
-    from facthold.lab import api
-
     place = find_place(workers, ray)
     with CellProgress("claims", place) as progress:
         judged = api.verify(
@@ -82,10 +83,7 @@ def verify(
             f"no claim has all of its cells stored at preset {preset}; run it without --stored first, or give another "
             "store"
         )
-    if json:
-        print_json([claim.as_json() for claim in judged])
-    else:
-        _print_claims(judged)
+    print_json([claim.as_json() for claim in judged]) if json else _print_claims(judged)
     if any(claim.verdict == "fails" for claim in judged):
         raise typer.Exit(1)
 
@@ -103,15 +101,12 @@ def reproduce(
     figures_only: bool = o.flag("--figures-only", "Compute no cells but those of the figures."),
 ) -> None:
     """Everything at once: figures, all claims, and one page with all of it."""
-    from facthold.lab import api
-
     place, changes = find_place(workers, ray), read_config(config)
     wanted, left_out = api.figures_for(names or (), preset, changes)
     for name, reason in left_out.items():
         messages.print(f"{name} is left out: {reason}", markup=False)
     if dry:
-        dry_run("figures and claims", api.all_cells(wanted, preset, changes, figures_only), store, place)
-        return
+        return dry_run("figures and claims", api.all_cells(wanted, preset, changes, figures_only), store, place)
     writable(output)
     with CellProgress("figures and claims", place) as progress:
         done = api.reproduce(
@@ -122,13 +117,12 @@ def reproduce(
         _print_fits(drawn)
     _print_claims(done.claims)
     messages.print(f"Redraw without computing: facthold figure NAME --preset {preset} --plot-only")
-    for drawn in done.figures:
-        _print_files(drawn)
+    for file in (file for drawn in done.figures for file in drawn.files):
+        typer.echo(f"picture: {file}")
     typer.echo(f"report:  {done.page}")
 
 
-def _print_fits(drawn: "Drawn") -> None:
-    """The fits of a figure as a table."""
+def _print_fits(drawn: api.Drawn) -> None:
     title = f"{drawn.figure.name}: {drawn.figure.title} (preset {drawn.preset})"
     columns = {
         "fit": "{name}", "slope": "{slope:.3f}", "constant": "{constant:.3g}",
@@ -142,14 +136,51 @@ def _print_fits(drawn: "Drawn") -> None:
         typer.echo(note)
 
 
-def _print_files(drawn: "Drawn") -> None:
-    for file in drawn.files:
-        typer.echo(f"picture: {file}")
-
-
-def _print_claims(judged: "Sequence[Judged]") -> None:
-    """A line for each claim, and how many hold."""
+def _print_claims(judged: Sequence[Judged]) -> None:
     columns = ("id", "place", "statement", "predicted", "measured", "error", "verdict")
     show("Claims", columns, map(vars, judged), lines=True)
     counts = {v: sum(claim.verdict == v for claim in judged) for v in ("holds", "fails", "not run")}
     typer.echo(", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n))
+
+
+def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    """A TOML file with a table for each figure: the keys of its grid."""
+    if path is None:
+        return {}
+    try:
+        tables = tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise FactholdError(f"no such config file: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FactholdError(f"cannot read the config file {path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise FactholdError(f"{path} is not TOML: {error}") from error
+    for name, table in tables.items():
+        if name not in registry.figures():
+            raise FactholdError(f"{path}: {unknown('figure', name, registry.figures())}")
+        if not isinstance(table, dict):
+            raise FactholdError(f"{path}: write [{name}] and keys below it, not {name} = {table!r}")
+    return tables
+
+
+def dry_run(title: str, cells: Sequence[Cell], store: Path | None, place: Place, *, json: bool = False) -> None:
+    """Print how many cells there are and are stored, how long the rest takes, and the largest of them; make no file."""
+    unique = todo = list({cell.key: cell for cell in cells}.values())
+    if (store or default_store_path()).exists():
+        with api.opened(store, create=False) as kept:
+            todo = kept.missing(unique)
+    todo = sorted(todo, key=lambda cell: -cell.cost)
+    with place:
+        seconds, lanes = place.estimate(todo), place.lanes
+    stored, largest = len(unique) - len(todo), todo[:SHOWN]
+    if json:
+        costs = [{"cell": cell.label, "lane_seconds": cell.cost} for cell in largest]
+        counts = {"title": title, "cells": len(unique), "stored": stored, "to_compute": len(todo)}
+        return print_json(counts | {"place": place.label, "lanes": lanes, "seconds": seconds, "largest": costs})
+    typer.echo(f"{title}: {count(len(unique), 'cell')}, {stored} of them stored, {len(todo)} to compute")
+    if todo:
+        lane = count(lanes, "lane")
+        typer.echo(f"about {duration(seconds)} in {place.label}, {lane} (a guess, often off by a factor of 2)")
+        typer.echo("largest, with the time on one lane:")
+    for cell in largest:
+        typer.echo(f"  {cell.label}: {duration(cell.cost)}")

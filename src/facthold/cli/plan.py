@@ -1,11 +1,11 @@
 """facthold plan: how large a model must be for a table of facts, before anything is built."""
 
+import importlib.metadata
 import math
 import shlex
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,17 +13,19 @@ from rich.table import Table
 
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.common import refuse
-from facthold.cli.inputs import read_given
-from facthold.cli.printing import print_json, show
-from facthold.plan.calibrations import FILE, read
+from facthold.cli.cells import compute_cells
+from facthold.cli.inputs import read_given, refuse, writable_file
+from facthold.cli.printing import count, print_json, show
+from facthold.facts.table import FactTable
+from facthold.lab.places import Place
+from facthold.lab.provenance import provenance
+from facthold.lab.workers import Workers
+from facthold.plan.calibrations import FILE, Calibrations, product_rate, read, write
 from facthold.plan.laws import Interval
-from facthold.plan.plan import ACCURACY, LARGEST, Plan, Planned, fit_laws
+from facthold.plan.plan import ACCURACY, Plan, Planned, fit_laws
 from facthold.plan.plan import plan as make_plan
 from facthold.recipes import fact_recipes
-
-if TYPE_CHECKING:
-    from facthold.facts.table import FactTable
+from facthold.studies.sizes.calibrations import calibration, cells
 
 COLUMNS = 100  # of a terminal that has room for all number formats
 BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -39,7 +41,7 @@ def plan(
     facts: o.Facts = None,
     on_conflict: o.OnConflict = None,
     calibrations: Annotated[
-        Path | None, typer.Option("--calibrations", help="Plan by this file (default: the package's own).")
+        Path | None, o.named("--calibrations", "Plan by this file (default: the package's own).")
     ] = None,
     laws: bool = o.flag("--laws", "Print the fitted laws themselves."),
     calibrate: bool = o.flag("--calibrate", "Measure the sizes again that plans rest on (a quarter of an hour)."),
@@ -55,19 +57,14 @@ def plan(
     sizes = {"subjects": subjects, "relations": relations, "answers": answers}
     if calibrate:
         refuse("does not go with --calibrate: one plans, the other measures", **sizes, accuracy=accuracy, facts=facts)
-        from facthold.cli.calibrate import refresh
-
-        refresh(store, output or FILE, json)
-        return
+        return refresh(store, output or FILE, json)
     refuse("is for --calibrate; a plan keeps nothing", store=store, output=output)
     if laws:
         refuse("does not go with --laws: they are the same for every table", **sizes, accuracy=accuracy, facts=facts)
-        _show_laws(calibrations, json)
-        return
+        return _show_laws(calibrations, json)
     table, _ = read_given(facts, on_conflict, **sizes)
-    numbers = {name: whole_number(name, text) for name, text in sizes.items() if text is not None}
     goal = ACCURACY if accuracy is None else accuracy
-    made = make_plan(table, **numbers, accuracy=goal, calibrations=calibrations)
+    made = make_plan(table, **sizes, accuracy=goal, calibrations=calibrations)
     file = None if facts is None else shlex.quote(str(facts)) + (f" --on-conflict {on_conflict}" if on_conflict else "")
     given_bits = None
     if table is not None:
@@ -80,20 +77,7 @@ def plan(
         _say(made, table, given_bits, file)
 
 
-def whole_number(name: str, text: str) -> int:
-    """A size as it is typed: 1000000, 1_000_000 or 1e6, exactly."""
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        number = Decimal("nan")
-    if not (number.is_finite() and 1 <= number <= LARGEST and int(number) == number):
-        raise ValueError(
-            f"{name}={text or repr(text)} must be a whole number from 1 to 1e30, as 1000000, 1_000_000 or 1e6"
-        )
-    return int(number)
-
-
-def _say(made: Plan, table: "FactTable | None", given_bits: float | None, file: str | None) -> None:
+def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: str | None) -> None:
     """The plan in words and a table of at most 100 columns."""
     q = made.question
     typer.echo(
@@ -101,11 +85,10 @@ def _say(made: Plan, table: "FactTable | None", given_bits: float | None, file: 
         + ("" if table is None else f" (2^(mean log2 A_r), {table.A} in all)")
     )
     if made.at_chance:
-        typer.echo(
+        return typer.echo(
             f"no bits are needed: one answer for each relation, always the same, is right in {1 / q.D:.4g} of random "
             f"facts, and {q.accuracy:.4g} is enough"
         )
-        return
     typer.echo(
         f"no model that answers {q.accuracy:.4g} of random facts right has fewer than {amount(made.bits)} bits "
         f"({size_text(made.bits / 8)}), on average over tables"
@@ -119,14 +102,14 @@ def _say(made: Plan, table: "FactTable | None", given_bits: float | None, file: 
     for row in made.rows:
         if row.reason is not None:
             typer.echo(f"{row.name}: {row.reason}")
-    for line in warnings(made.rows):
-        typer.echo(line)
-    for goal in sorted({row.goal for row in made.rows if row.goal is not None and row.goal != q.accuracy}):
-        names = ", ".join(row.name for row in made.rows if row.goal == goal)
+    _warn(made.rows)
+    goals = {row.name: row.question.accuracy for row in made.rows if row.question is not None}
+    for goal in sorted({*goals.values()} - {q.accuracy}):
+        names = ", ".join(name for name in goals if goals[name] == goal)
         typer.echo(f"sizes of {names}: for an accuracy of {goal:g}, the next that was calibrated")
     typer.echo(
         f"params: enough for 9 of 10 new random tables or more; from: enough for 1 of 10 or fewer; times: "
-        f"calibrated at {made.calibrated_gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
+        f"calibrated at {made.calibrations.gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
     )
     if best := made.best:
         typer.echo(f"smallest: {best.name}; {best.command(file) or 'far too large to be built by this program here'}")
@@ -140,8 +123,8 @@ def _show_rows(rows: Sequence[Planned]) -> None:
     for name in ("recipe", "d", "H", "d_h", "m", "params", "from", *formats, "time"):
         shown.add_column(name, justify="left" if name == "recipe" else "right", no_wrap=True)
     for row in rows:
-        if row.shape is not None and row.low is not None:
-            sizes = (*row.shape, row.n_params, row.low.n_params, *(row.megabytes[name] for name in formats.values()))
+        if row.shape is not None and row.params is not None:
+            sizes = (*row.shape, row.n_params, row.params.low, *(row.megabytes[name] for name in formats.values()))
             shown.add_row(
                 row.name + ("*" if row.outside else ""),
                 *("-" if size is None else amount(size, 5) for size in sizes),
@@ -154,20 +137,18 @@ def _show_laws(calibrations: Path | None, json: bool) -> None:
     """The constants of every law, from the calibrations."""
     kept = read(calibrations or FILE)
     laws: list[dict[str, Any]] = []
-    for recipe in fact_recipes().values():
-        for goal in recipe.sizing.goals if recipe.sizing else ():
-            law, sizing = fit_laws(recipe.sizing, goal, kept.of(recipe.name, goal)), recipe.sizing
-            about: dict[str, Any] = {"recipe": recipe.name, "accuracy": goal, "reason": law}
-            if not isinstance(law, str) and sizing is not None:
-                about |= {
+    for name, sizing in ((recipe.name, recipe.sizing) for recipe in fact_recipes().values() if recipe.sizing):
+        for goal in sizing.goals:
+            law = fit_laws(sizing, goal, kept.of(name, goal))
+            laws.append({"recipe": name, "accuracy": goal, "reason": law})
+            if not isinstance(law, str):
+                laws[-1] |= {
                     "reason": None, "size": sizing.size, "x": sizing.law, "constant": law.size.constant,
                     "exponents": law.size.exponents, "spread": law.size.spread, "tables": law.size.n,
                     "seconds": law.seconds and {k: getattr(law.seconds, k) for k in ("start", "rate", "spread")},
                 }  # fmt: skip
-            laws.append(about)
     if json:
-        print_json(laws)
-        return
+        return print_json(laws)
     columns = ("recipe", "accuracy", "c", "b", "spread", "seconds", "law")
     show("Laws of facthold plan", columns, [law | _in_words(law) for law in laws])
 
@@ -183,18 +164,40 @@ def _in_words(law: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def warnings(rows: Sequence[Planned]) -> list[str]:
+def refresh(store: Path | None, output: Path, json: bool, place: Place | None = None) -> None:
+    """Compute the cells that the store lacks, one at a time, so that its seconds are its own; write ``output``."""
+    writable_file(output)
+    before, wanted = product_rate(), cells()
+    rows = compute_cells("calibrations", [cell for *_, cell in wanted], store, place or Workers(1))
+    gflops = (before + product_rate()) / 2
+    found = [calibration(name, goal, cell, row.result) for (name, goal, cell), row in zip(wanted, rows, strict=True)]
+    machine = vars(provenance(0.0))
+    about = {name: machine[name] for name in ("facthold", "date", "cpu", "cores", "python", "jax")} | {
+        "numpy": importlib.metadata.version("numpy"), "gflops": gflops, "command": "facthold plan --calibrate",
+        "cells": {
+            "seconds": sum(row.provenance.seconds for row in rows),
+            "first": min(row.provenance.date for row in rows), "last": max(row.provenance.date for row in rows),
+        },
+    }  # fmt: skip
+    write(Calibrations(about, found), output)
+    held = sum(row.size is not None for row in found)
+    if json:
+        print_json({"file": str(output), "calibrations": len(found), "found": held, "provenance": about})
+    else:
+        typer.echo(f"{count(len(found), 'calibration')}, {held} with a size; written to {output}")
+
+
+def _warn(rows: Sequence[Planned]) -> None:
     """A line for the recipes that were calibrated on the same tables: how far outside of them this table is."""
     by_range: dict[str, list[Planned]] = {}
     for row in rows:
-        if row.outside and row.ranges:
+        if row.outside:
             text = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in row.ranges.items())
             by_range.setdefault(text, []).append(row)
-    return [
-        f"* extrapolated: {', '.join(row.name for row in ours)}: calibrated on {text}; "
-        + ", ".join(f"{name} is outside by a factor of {amount(by, 3)}" for name, by in (ours[0].outside or {}).items())
-        for text, ours in by_range.items()
-    ]
+    for text, ours in by_range.items():
+        factors = (f"{name} is outside by a factor of {amount(by, 3)}" for name, by in ours[0].outside.items())
+        names = ", ".join(row.name for row in ours)
+        typer.echo(f"* extrapolated: {names}: calibrated on {text}; {', '.join(factors)}")
 
 
 def amount(n: float, digits: int = 9) -> str:

@@ -1,8 +1,6 @@
 """What commands print: results as JSON or tables on standard output, and on standard error what they are doing."""
 
-import csv
-import io
-import json
+import json as json_text
 import math
 import string
 import time
@@ -28,14 +26,7 @@ def count(n: int, what: str) -> str:
 
 def print_json(value: Any) -> None:
     """JSON that every reader takes: what is not a finite number is null."""
-    typer.echo(json.dumps(_finite(value), indent=1, allow_nan=False, default=str))
-
-
-def as_csv(rows: Iterable[Sequence[Any]]) -> str:
-    """Rows as the text of a CSV file; the first is its header."""
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    typer.echo(json_text.dumps(_finite(value), indent=1, allow_nan=False, default=str))
 
 
 def _finite(value: Any) -> Any:
@@ -54,12 +45,13 @@ class _Cells(string.Formatter):
 
 
 def show(
-    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], lines: bool = False
-) -> None:
-    """Print a table, fitted to a terminal; long texts fold inside their column.
-
-    Rows are dictionaries. ``columns`` are the names of what is shown, or a format for each heading: '{recall:.2%}'.
-    """
+    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, lines: bool = False,
+    json: bool = False,
+) -> None:  # fmt: skip
+    """Print a table, fitted to a terminal. ``columns`` are the names of what is shown of each row, or a format for each
+    heading: '{recall:.2%}'. With ``json``, print the rows themselves."""
+    if json:
+        return print_json(list(rows))
     cells = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
     table = Table(title=title, title_justify="left", show_lines=lines, box=SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(cells):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,23 +11,26 @@ from rich.console import Console
 from rich.live import Live
 
 from facthold._util.errors import FactholdError
-from facthold._util.files import writing
+from facthold._util.files import as_csv, writing
 from facthold.cli import options as o
-from facthold.cli.app import command
-from facthold.cli.common import heed, writable_file
-from facthold.cli.inputs import real_rows, split_names, understand
-from facthold.cli.printing import as_csv, count, messages, print_json, working
+from facthold.cli.app import command, heed
+from facthold.cli.inputs import real_rows, split_names, understand, writable_file
+from facthold.cli.printing import count, messages, print_json, working
+from facthold.cli.watch_view import View, closing, stage_line
+from facthold.dynamics.schedule import safe_step, schedule
+from facthold.dynamics.stages import Levels, find_stages
+from facthold.facts.files import read_facts
+from facthold.facts.names import Names, Parsed, parse
 from facthold.facts.real import SOURCES, sample_subjects, tally
+from facthold.facts.table import FactTable
 from facthold.lab.fields import Between
+from facthold.studies.learning.animation import animation
 
 if TYPE_CHECKING:
-    from facthold.dynamics.stages import Levels
-    from facthold.dynamics.watching import Question, Reached, Watching
-    from facthold.facts.table import FactTable
+    from facthold.dynamics.watching import Watching
 
 DEFAULT = "countries"
-RELATIONS = {DEFAULT: ("capital", "currency", "language", "region")}
-"""What is taken of a source where nothing is said: a run of less than a minute."""
+RELATIONS = {DEFAULT: ("capital", "currency", "language", "region")}  # where nothing is said: less than a minute
 QUESTIONS = {DEFAULT: ("France, capital", "Japan, currency", "Brazil, language", "Kenya, region")}
 OPTIMISERS = {"sgd": "gradient descent", "adam": "Adam"}
 FRAMES = 8  # pictures of the live view per second
@@ -44,7 +47,7 @@ def watch(
     subjects: o.SomeSubjects = None,
     question: Annotated[
         list[str] | None,
-        typer.Option(help=f"Ask this each time: 'France, capital'. Up to {MOST_QUESTIONS} of them."),
+        o.named("--question", f"Ask this each time: 'France, capital'. Up to {MOST_QUESTIONS} of them."),
     ] = None,
     lr: float | None = o.option("--lr", "Length of a step (default: from the curvature of the loss)."),
     steps: int | None = o.option("--steps", "Steps at most (default: twice what should be needed)."),
@@ -53,8 +56,7 @@ def watch(
     seed: o.Seed = 0,
     on_conflict: o.OnConflict = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="NAME", help="Keep NAME.gif, the run in pictures, and NAME.csv."),
+        Path | None, o.named("--output", "-o", "Keep NAME.gif, the run in pictures, and NAME.csv.", metavar="NAME")
     ] = None,
     json: o.Json = False,
 ) -> None:
@@ -63,30 +65,34 @@ def watch(
 
     An answer is the one with most of the probability, or else one that is drawn, anew each time.
     """
-    _check(lr, steps, alpha, question or [])
+    from facthold.dynamics.population import SMALLEST
+    from facthold.dynamics.watching import Watching
+    from facthold.dynamics.watching import watch as train
+
+    Between(low=0, most=MOST_LR).check("lr", lr)
+    Between(least=1).check("steps", steps)
+    Between(least=SMALLEST, most=1).check("alpha", alpha)
+    if question and len(question) > MOST_QUESTIONS:
+        raise ValueError(f"{len(question)} times --question is too often; ask at most {MOST_QUESTIONS}")
     if output is not None:
         writable_file(output)
         if _paths(output)[0].resolve() == Path(facts).resolve():
             raise FactholdError(f"output={output} would write over {facts}; give another name")
-    from facthold.cli.watch_view import closing
-    from facthold.dynamics.schedule import safe_step, schedule
-    from facthold.dynamics.watching import Watching
-    from facthold.dynamics.watching import watch as train
-
     table, name = _read(facts, relations, subjects, seed, on_conflict)
     plan = schedule(table, alpha=alpha, lr=lr, steps=steps, optimiser=optimiser)
-    watching = Watching(table, _questions(table, question or [], facts, seed), plan, _levels(table, name))
+    watching = Watching(table, _questions(table, question or [], facts, seed), plan)
     began = time.perf_counter()
     try:
         with _showing(watching, name, json) as heard:
             train(watching, seed=seed, heard=heard)
-    except KeyboardInterrupt:
-        _keep(watching, name, output)
+        if problem := watching.stages.problem:
+            safe = plan.protocol.lr / 2 if lr is None else min(lr / 2, safe_step(table, optimiser))
+            raise FactholdError(f"{problem}, such as lr={safe:.2g}")
+    except (KeyboardInterrupt, FactholdError):
+        if output is not None and watching.steps:
+            kept = " and ".join(map(str, _save(watching, name, output)))
+            messages.print(f"kept what was seen up to step {watching.steps[-1]}: {kept}", markup=False)
         raise
-    if problem := watching.stages.problem:
-        _keep(watching, name, output)
-        safe = plan.protocol.lr / 2 if lr is None else min(lr / 2, safe_step(table, optimiser))
-        raise FactholdError(f"{problem}, such as lr={safe:.2g}")
     about = closing(watching, time.perf_counter() - began)
     files = [] if output is None else _save(watching, name, output)
     if json:
@@ -96,30 +102,14 @@ def watch(
         typer.echo("\n".join([*about["says"], *(f"wrote {path}" for path in files)]))
 
 
-def _check(lr: float | None, steps: int | None, alpha: float, questions: Sequence[str]) -> None:
-    from facthold.dynamics.start import SMALLEST
-
-    if lr is not None:
-        Between(low=0, most=MOST_LR).check("lr", lr)
-    if steps is not None:
-        Between(least=1).check("steps", steps)
-    Between(least=SMALLEST, most=1).check("alpha", alpha)
-    if len(questions) > MOST_QUESTIONS:
-        raise ValueError(f"{len(questions)} times --question is too often; ask at most {MOST_QUESTIONS}")
-
-
 def _read(
     facts: str, relations: str | None, subjects: int | None, seed: int, on_conflict: str | None
-) -> "tuple[FactTable, str]":
+) -> tuple[FactTable, str]:
     """The table to learn, and what to call it."""
-    from facthold.facts.files import read_facts
-    from facthold.facts.names import Names
-    from facthold.facts.table import FactTable
-
     if on_conflict == "all":
         raise ValueError("on_conflict=all: a model is trained on one answer to a question; take on_conflict=first")
     conflict = on_conflict or "error"
-    wanted = None if relations is None else split_names(relations)
+    wanted = split_names(relations)
     if facts not in SOURCES and (Path(facts).suffix or Path(facts).exists()):
         table, p = read_facts(facts, conflict)
         if p is not None:
@@ -132,26 +122,17 @@ def _read(
         rows, name = real_rows(facts, wanted or RELATIONS.get(facts)), facts
         if tally(rows)["several"] and conflict == "error":
             raise FactholdError(f"{relations} of {facts} has several answers to a question; take on_conflict=first")
-    if subjects is not None:
-        rows = sample_subjects(rows, subjects, seed)
-    table = FactTable.from_rows(rows, conflict)
+    table = FactTable.from_rows(sample_subjects(rows, subjects, seed), conflict)
     if table.R == 1:
         raise FactholdError(f"{name} has one relation here, so that to know it is to know nothing; take two or more")
-    return table, name
-
-
-def _levels(table: "FactTable", name: str) -> "Levels":
-    """The losses of partial guesses; a table that has none to tell apart is refused."""
-    from facthold.dynamics.stages import Levels, find_stages
-
     levels = Levels.of(table)
     # a curve that does not move has no problem but the table's own
     if problem := find_stages([0, 1], [levels.start] * 2, levels).problem:
         raise FactholdError(f"{name}: {problem}")
-    return levels
+    return table, name
 
 
-def _questions(table: "FactTable", given: Sequence[str], facts: str, seed: int) -> "list[Question]":
+def _questions(table: FactTable, given: Sequence[str], facts: str, seed: int) -> list[int]:
     from facthold.dynamics.watching import SHOWN, choose_questions
 
     if given:
@@ -160,15 +141,11 @@ def _questions(table: "FactTable", given: Sequence[str], facts: str, seed: int) 
     for text in QUESTIONS.get(facts, ()):
         with suppress(FactholdError):  # not in the part of the facts that was taken
             known.append(find_question(table, text))
-    others = [q for q in choose_questions(table, seed) if q not in known]
-    return [*known, *others][:SHOWN]
+    return list(dict.fromkeys([*known, *choose_questions(table, seed)]))[:SHOWN]
 
 
-def find_question(table: "FactTable", text: str) -> "Question":
-    """The fact that ``text`` asks for: 'France, capital', or a free prompt such as 'the capital of France'."""
-    from facthold.dynamics.watching import Question
-    from facthold.facts.names import Names, Parsed, parse
-
+def find_question(table: FactTable, text: str) -> int:
+    """The row of the fact that ``text`` asks for: 'France, capital', or a prompt such as 'the capital of France'."""
     subjects, relations, _ = Names.of(table)
     by_name = lambda s, r: Parsed(subjects.find(s), relations.find(r), [])  # noqa: E731
     found = understand(text, by_name, lambda prompt: parse(prompt, subjects, relations))
@@ -178,49 +155,34 @@ def find_question(table: "FactTable", text: str) -> "Question":
     if not len(rows):
         known = ", ".join(repr(relations[i]) for i in table.relations[of_subject])
         raise FactholdError(f"the table has no {relations[r]!r} of {subjects[s]!r}; it has its {known}")
-    return Question.of(table, int(rows[0]))
+    return int(rows[0])
 
 
 @contextmanager
-def _showing(watching: "Watching", name: str, quiet: bool) -> "Iterator[Callable[[Sequence[Reached]], None]]":
+def _showing(watching: "Watching", name: str, quiet: bool) -> Iterator[Callable[[Sequence[str]], None]]:
     """What hears of each evaluation: a live view on a terminal, a line for each stage elsewhere."""
-    from facthold.cli.watch_view import View, stage_line
+    console, view = Console(highlight=False), View(watching, name)
+    live = not quiet and console.is_terminal and not console.is_dumb_terminal
 
-    console = Console(highlight=False)
-    if not quiet and console.is_terminal and not console.is_dumb_terminal:
-        view = View(watching, name)
-
-        def look(new: "Sequence[Reached]") -> None:
-            heed()
-            view.n = len(watching.steps)
-
-        with Live(get_renderable=view.draw, console=console, refresh_per_second=FRAMES, vertical_overflow="crop"):
-            try:
-                yield look
-            finally:
-                view.spoke = 0.0  # the last picture stays: it has the last answers
-        return
-
-    def lines(new: "Sequence[Reached]") -> None:
+    def heard(new: Sequence[str]) -> None:
         heed()
-        for reached in [] if quiet else new:
-            typer.echo(stage_line(watching, reached))
+        view.n = len(watching.steps)
+        for stage in [] if quiet or live else new:
+            typer.echo(stage_line(watching, stage))
 
-    if not quiet:
+    if not (quiet or live):
         table, protocol = watching.table, watching.schedule.protocol
         sizes = {"subject": table.S, "relation": table.R, "answer": table.A}
         typer.echo(
             f"{count(len(table), 'fact')} of {name}: {', '.join(count(n, what) for what, n in sizes.items())}; "
             f"{OPTIMISERS[protocol.optimiser]} with lr {protocol.lr:.3g}, about {watching.schedule.expected} steps"
         )
-    yield lines
-
-
-def _keep(watching: "Watching", name: str, output: Path | None) -> None:
-    """Save a run that did not come to its end."""
-    if output is not None and watching.steps:
-        kept = " and ".join(map(str, _save(watching, name, output)))
-        messages.print(f"kept what was seen up to step {watching.steps[-1]}: {kept}", markup=False)
+    shown = Live(get_renderable=view.draw, console=console, refresh_per_second=FRAMES, vertical_overflow="crop")
+    with shown if live else nullcontext():
+        try:
+            yield heard
+        finally:
+            view.spoke = 0.0  # the last picture stays: it has the last answers
 
 
 def _paths(output: Path) -> list[Path]:
@@ -230,9 +192,6 @@ def _paths(output: Path) -> list[Path]:
 
 
 def _save(watching: "Watching", name: str, output: Path) -> list[Path]:
-    """NAME.csv and NAME.gif, of what was seen."""
-    from facthold.studies.learning.animation import animation
-
     table, gif = paths = _paths(output)
     with writing(table) as stream:
         stream.write(as_csv(watching.as_rows()).encode())

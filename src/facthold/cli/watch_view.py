@@ -1,10 +1,9 @@
-"""What facthold watch says of the stages of a run, and its live view: the loss curve in braille, with its levels, and
-the questions below it."""
+"""What facthold watch says of a run, and its live view: the loss curve in braille, its levels, and the questions."""
 
 import math
 import time
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -13,12 +12,13 @@ from rich.text import Text
 
 from facthold.cli.printing import count
 from facthold.dynamics.stages import CONVERGED, Rest
-from facthold.dynamics.watching import Reached, Watching
 from facthold.facts.formats import shorten
 
+if TYPE_CHECKING:
+    from facthold.dynamics.watching import Watching
+
 WIDTH, HEIGHT = 66, 10  # of the curve, in characters; each has 2 x 4 dots
-DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
-"""Bits of a braille character by row and column."""
+DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])  # bits of a braille character
 STYLES = {"known": "green", "hallucinated": "yellow", "by chance": "yellow", "anything": "dim"}
 PAUSE = 0.5  # seconds for which an answer stands, so that it can be read
 SAID = 2  # questions whose answers stand in a line about a stage
@@ -40,22 +40,22 @@ ADVICE = {
 """For a run that did not converge, by whether the table has assumption 1."""
 
 
-def stage_words(watching: Watching, stage: str) -> str:
+def stage_words(watching: "Watching", stage: str) -> str:
     """A stage in words; which tokens are told apart last depends on which came first."""
-    first = next((reached for reached, _ in watching.reached if reached in OTHERS), "relation")
+    first = next((reached for reached in watching.reached if reached in OTHERS), "relation")
     return STAGES[stage].format(others=OTHERS[first])
 
 
-def stage_line(watching: Watching, reached: Reached) -> str:
+def stage_line(watching: "Watching", stage: str) -> str:
     """A stage that was just reached, with what the model answers there."""
-    stage, look = reached
-    asked = zip(watching.questions[:SAID], watching.said(look), strict=False)
-    answers = "; ".join(f"{shorten(question.text)}? {shorten(said)}" for question, said in asked)
+    look = watching.reached[stage]
+    asked = zip(watching.texts[:SAID], watching.said(look), strict=False)
+    answers = "; ".join(f"{shorten(question)}? {shorten(said)}" for question, said in asked)
     loss = float(watching.looks[look]["loss"])
     return f"step {watching.steps[look]}, loss {loss:.3g}: {stage_words(watching, stage)} ({answers})"
 
 
-def closing(watching: Watching, seconds: float) -> dict[str, Any]:
+def closing(watching: "Watching", seconds: float) -> dict[str, Any]:
     """How a run ended, as JSON values and in words."""
     last, table, stages = watching.looks[-1], watching.table, watching.stages
     n_right = round(float(last["accuracy"]) * len(table))
@@ -66,11 +66,11 @@ def closing(watching: Watching, seconds: float) -> dict[str, Any]:
     return {
         "n_facts": len(table), "steps": watching.steps[-1], "seconds": seconds, "loss": float(last["loss"]),
         "recalled": n_right, "levels": vars(watching.levels), "stages": stages.values,
-        "answers": {q.text: said for q, said in zip(watching.questions, watching.said(-1), strict=True)}, "says": says,
+        "answers": dict(zip(watching.texts, watching.said(-1), strict=True)), "says": says,
     }  # fmt: skip
 
 
-def _story(watching: Watching) -> str:
+def _story(watching: "Watching") -> str:
     """What the loss did, at the steps where it was seen."""
     stages, seen_at = watching.stages, lambda t: watching.steps[int(np.searchsorted(watching.steps, t))]
     story = f"the loss began at {watching.levels.start:.3g} = ln {watching.table.A}"
@@ -95,10 +95,9 @@ def _story(watching: Watching) -> str:
 class View:
     """Shows what was seen so far, whatever the pace of the looks."""
 
-    def __init__(self, watching: Watching, name: str) -> None:
+    def __init__(self, watching: "Watching", name: str) -> None:
         self.watching, self.name = watching, name
-        self.n = 0
-        """Looks that are shown."""
+        self.n = 0  # looks that are shown
         self.began, self.spoke, self.answered = time.monotonic(), 0.0, 0
 
     def draw(self) -> RenderableType:
@@ -110,7 +109,7 @@ class View:
             f"   step {w.steps[n - 1]} of at most {w.schedule.protocol.steps}"
             f"   loss {float(w.looks[n - 1]['loss']):.3f}   {time.monotonic() - self.began:.0f} s",
         )
-        stage = stage_words(w, next(r.stage for r in reversed(w.reached) if r.look < n))
+        stage = stage_words(w, [s for s, look in w.reached.items() if look < n][-1])
         now = Text.assemble(("now: ", "dim"), (stage, "bold"), " (compiling)" if n == 1 else "")
         return Group(head, *self._curve(n), self._axis(), now, self._questions(n))
 
@@ -164,10 +163,10 @@ class View:
         if time.monotonic() - self.spoke > PAUSE:
             self.spoke, self.answered = time.monotonic(), n - 1
         look = self.answered
-        rows = zip(w.questions, w.said(look), w.verdicts(look), w.looks[look]["p_right"], strict=True)
+        rows = zip(w.texts, w.said(look), w.verdicts(look), w.looks[look]["p_right"], strict=True)
         for question, answer, verdict, p in rows:
             style = STYLES[verdict]
-            grid.add_row(Text(question.text), Text(answer, style=style), Text(verdict, style=style), f"{p:8.1%}")
+            grid.add_row(Text(question), Text(answer, style=style), Text(verdict, style=style), f"{p:8.1%}")
         return grid
 
 

@@ -1,31 +1,113 @@
-"""Facts in attention alone, without training (theorems 3 and 10, lemmas 1 and 2).
+"""Which head attends to which tokens (section 4.3, lemma 1), and facts in attention alone (theorems 3 and 10, lemma 2).
 
-The heads of s add phi(a) for each answer a of s, those of r for each answer of r. The answer to (s, r) is in both
-sums, and wins where it is the only one.
+A head serves a subset of the subjects, or of the relations. It attends to the token of its subset that a prompt
+holds, and to EOS where there is none. Its score is beta <v, phi(z)>: above that of EOS for tokens of the subset,
+below it for all others that can stand in a prompt.
+
+In theorem 3 the heads of s add phi(a) for each answer a of s, those of r for each answer of r. The answer to (s, r) is
+in both sums, and wins where it is the only one.
 """
 
+import math
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, PRNGKeyArray
-from scipy.sparse import csr_array
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from facthold._util.errors import check_positive
 from facthold._util.keys import fold
-from facthold.construct.heads import Keys, Tokens, beta_for, gaps, hebbian_keys, partition, partition_into
-from facthold.construct.sums import check_sums
+from facthold.construct.dimensions import tokens_per_head
+from facthold.construct.solve import minimise
+from facthold.construct.sums import check_intersections, check_sums
 from facthold.facts.problem import FactualRecall
-from facthold.facts.table import FactTable
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
+LEAK = 1e-6  # attention that all tokens but the right one may take together, where beta is chosen for it
+MOST_BETA = 1e4  # where two scores stand in the wrong order no beta helps; this one shows the order as it is
+RESIDUAL = 1e-3  # of codes in the residual stream that an MLP reads: their own scores are nothing beside a margin of 1
+
+Tokens = Int[np.ndarray, " _"]
+Keys = Float[np.ndarray, "subsets d"]
+OneHead = Float[np.ndarray, "d_h d"]
 Heads = Float[np.ndarray, "H d_h d"]
 
-RESIDUAL = 1e-3
-"""Size of codes in the residual stream that an MLP reads: their own scores are nothing beside a margin of 1."""
-BLOCK = 1 << 22  # subjects times relations whose shared answers are counted at once
+
+def asked_tokens(problem: FactualRecall) -> tuple[Tokens, Tokens]:
+    """The subjects and the relations that some fact has, as tokens: no head has to know the others."""
+    table = problem.table
+    return np.unique(table.subjects), table.S + np.unique(table.relations)
+
+
+def partition(problem: FactualRecall, size: int) -> list[Tokens]:
+    """Subsets of at most ``size`` tokens: ceil(S / size) of subjects, then ceil(R / size) of relations."""
+    check_positive(size=size)
+    return [part for tokens in asked_tokens(problem) for part in np.array_split(tokens, math.ceil(len(tokens) / size))]
+
+
+def partition_into(problem: FactualRecall, n: int) -> list[Tokens]:
+    """The partition with the smallest subsets among those with at most ``n`` of them."""
+    if n < 2:
+        raise ValueError(f"H={n} is too few: subjects and relations need a head each, so at least 2")
+    S, R = map(len, asked_tokens(problem))
+    return partition(problem, tokens_per_head(S, R, n))
+
+
+def hebbian_keys(problem: FactualRecall, subsets: Sequence[Tokens]) -> Keys:
+    """v = sum_z phi(z) + phi(EOS) / 2 over each subset (lemma 1)."""
+    phi = problem.phi.astype(np.float64)
+    return np.stack([phi[tokens].sum(axis=0) + phi[problem.EOS] / 2 for tokens in subsets])
+
+
+def separating_keys(problem: FactualRecall, subsets: Sequence[Tokens]) -> Keys:
+    """The v that keep both gaps of lemma 1 at 1 or more, by a convex problem: a squared hinge for each gap.
+
+    It does what decorrelated embeddings do for the sum of lemma 1: d may be far smaller, down to where no linear
+    score separates the subset.
+    """
+    phi = problem.prompt_phi.astype(np.float64)
+    args = phi - phi[problem.EOS], _signs(problem, subsets)
+    # Leave the scale of the start to the embeddings: beta comes on top of it.
+    return minimise(_hinge, hebbian_keys(problem, subsets), args, max_iterations=500)
+
+
+def _signs(problem: FactualRecall, subsets: Sequence[Tokens]) -> Float[np.ndarray, "subsets tokens"]:
+    """1 for the tokens of each subset, 0 for EOS, -1 for all others."""
+    signs = np.full((len(subsets), problem.n_tokens), -1.0)
+    for row, tokens in zip(signs, subsets, strict=True):
+        row[tokens] = 1.0
+    signs[:, problem.EOS] = 0.0
+    return signs
+
+
+def _hinge(v: Array, beyond: Array, signs: Array) -> Array:
+    missing = jax.nn.relu(1.0 - signs * (v @ beyond.T)) * jnp.abs(signs)
+    return 0.5 * (missing**2).sum()
+
+
+def gaps(problem: FactualRecall, keys: Keys, subsets: Sequence[Tokens]) -> Float[np.ndarray, " subsets"]:
+    """How far each head's scores are apart, for beta = 1: the smaller of the gaps above and below EOS."""
+    scores = keys @ problem.prompt_phi.astype(np.float64).T
+    apart = _signs(problem, subsets) * (scores - scores[:, [problem.EOS]])
+    return np.delete(apart, problem.EOS, axis=1).min(axis=1)
+
+
+def beta_for(gap: Float[np.ndarray, " n"], T: int) -> Float[np.ndarray, " n"]:
+    """The beta with which T - 1 tokens that lie ``gap`` below the highest take `LEAK` of the attention at most."""
+    wanted = math.log((T - 1) / LEAK)
+    return np.where(gap * MOST_BETA > wanted, wanted / np.maximum(gap, wanted / MOST_BETA), MOST_BETA)
+
+
+def reading_rows(problem: FactualRecall, tokens: Tokens, code: Float[np.ndarray, "n d_h"]) -> OneHead:
+    """The W_V of least norm with W_V phi(z) = code of z for the tokens of a head, and W_V phi(EOS) = 0."""
+    if (n := len(tokens)) >= problem.d:
+        raise ValueError(f"a head cannot tell {n} tokens and EOS apart in d={problem.d}; take d > {n}")
+    phi = problem.phi[[*tokens, problem.EOS]].astype(np.float64)
+    wanted = np.concatenate([code, np.zeros((1, code.shape[1]))])
+    return (np.linalg.pinv(phi) @ wanted).T
 
 
 def attention_only(
@@ -35,7 +117,7 @@ def attention_only(
     """The attention-only transformer of theorem 10, with heads of rank one in keys and of rank d_h in values.
 
     A head serves ``per_head`` tokens; without it, as few as H heads allow. Departs: beta, "a large constant", is the
-    one at which attention outside is `heads.LEAK`, where lemma 1 holds. Heads that no subset needs are zero.
+    one at which attention outside is `LEAK`, where lemma 1 holds. Heads that no subset needs are zero.
     """
     check_positive(H=H, d_h=d_h)
     check_dimension(problem)
@@ -50,21 +132,13 @@ def attention_only(
     return assemble(problem, subsets, keys, W_V, np.stack(memory), H=H, beta=beta)
 
 
-def projected_memory(
-    problem: FactualRecall, tokens: Tokens, w: Float[np.ndarray, "d_h d"]
-) -> Float[np.ndarray, "d_h d"]:
+def projected_memory(problem: FactualRecall, tokens: Tokens, w: OneHead) -> OneHead:
     """W_O of a head with W_V = w: together d/d_h sum_z sum_{a in A_z} phi(a) phi(z)^T sum_i w_i w_i^T (lemma 2)."""
-    phi = problem.phi.astype(np.float64)
-    return problem.d / len(w) * (w @ phi[tokens].T) @ answer_sums(problem)[tokens]
-
-
-def answer_sums(problem: FactualRecall) -> Float[np.ndarray, "tokens d"]:
-    """sum_{a in A_z} phi(a) for each subject and relation z."""
-    table = problem.table
-    among = np.zeros((table.S + table.R, table.A))
+    table, phi = problem.table, problem.phi.astype(np.float64)
+    among = np.zeros((table.S + table.R, table.A))  # whether a is in A_z
     among[table.subjects, table.answers] = 1
     among[table.S + table.relations, table.answers] = 1
-    return among @ problem.phi[problem.n_tokens :].astype(np.float64)
+    return problem.d / len(w) * (w @ phi[tokens].T) @ (among @ phi[problem.n_tokens :])[tokens]
 
 
 def sphere_without_EOS(problem: FactualRecall, n: int, d_h: int, *, key: PRNGKeyArray) -> Heads:
@@ -94,42 +168,9 @@ def assemble(
     return Transformer(k, q, v, o, mlp)
 
 
-def check_dimension(problem: FactualRecall) -> None:
-    """Refuse a d in which phi(EOS) and two more directions do not fit."""
+def check_dimension(problem: FactualRecall, m: int = 1) -> None:
+    """Refuse a d in which phi(EOS) and two more directions do not fit, and an MLP without neurons."""
+    if m < 1:
+        raise ValueError(f"m={m}: the facts are in the MLP, which needs a width of at least 1")
     if problem.d < 3:
         raise ValueError(f"d={problem.d} has no room for phi(EOS), a subject and a relation; take d >= 3")
-
-
-def check_intersections(table: FactTable) -> None:
-    """Refuse facts whose right answers are not the only ones that their subject and their relation share."""
-    if (unclear := np.flatnonzero(_shared_wrong(table) > 0)).size:
-        raise ValueError(
-            f"{len(unclear)} facts have more than one answer that both their subject and their relation have, "
-            f"so that adding the two cannot tell them apart; the first is {table.question(unclear[0])}. "
-            f"Take a construction with an MLP"
-        )
-
-
-def _shared_wrong(table: FactTable) -> Int[np.ndarray, " facts"]:
-    """How many answers the subject and the relation of each fact share that are not right for it.
-
-    From the sparse sets A_s and A_r, in blocks of subjects: S x A and S x R are never held.
-    """
-    of_s, of_r = _answer_sets(table.subjects, table.S, table), _answer_sets(table.relations, table.R, table)
-    right = np.ones(len(table), np.int64)  # a*(s, r) is in both sets, a further answer may be
-    row, also = table.also[:, 0], table.also[:, 1]
-    np.add.at(right, row, of_s[table.subjects[row], also] * of_r[table.relations[row], also])
-    shared = np.zeros(len(table), np.int64)
-    size = max(1, BLOCK // table.R)
-    for start in range(0, table.S, size):
-        here = np.flatnonzero(table.subjects // size == start // size)
-        common = (of_s[start : start + size] @ of_r.T).toarray()
-        shared[here] = common[table.subjects[here] - start, table.relations[here]]
-    return shared - right
-
-
-def _answer_sets(tokens: Int[np.ndarray, " facts"], n: int, table: FactTable) -> csr_array:
-    """The answers of each subject, or of each relation, as rows of zeros and ones."""
-    sets = csr_array((np.ones(len(tokens), np.int32), (tokens, table.answers)), shape=(n, table.A))
-    sets.data[:] = 1  # one for an answer that is given twice, too
-    return sets

@@ -12,17 +12,14 @@ from jaxtyping import Float, PRNGKeyArray
 
 from facthold._util.errors import check_positive
 from facthold._util.keys import fold
-from facthold.construct.attention import assemble, check_dimension
-from facthold.construct.heads import gaps, hebbian_keys, partition
+from facthold.construct.attention import assemble, check_dimension, gaps, hebbian_keys, partition
 from facthold.facts.problem import FactualRecall
 from facthold.memory.activations import Activation, Polynomial, hermite
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
-SCALE = 100.0
-"""What V is multiplied by, so that the answer's score, then about this, stands above those of s and r in the residual,
-about 1/2."""
+SCALE = 100.0  # V times this: about the score of the answer, far above those of s and r in the residual, about 1/2
 
 Matrix = Float[np.ndarray, "_ _"]
 
@@ -37,10 +34,8 @@ def attention_and_mlp(
     sigma is h_{p+k} alone where none is given, as the other components that assumption 3 asks for add noise and no
     margin. Without ``per_subset`` it is the largest for which lemma 1 holds.
     """
-    check_dimension(problem)
+    check_dimension(problem, m)
     check_positive(p=p, k=k)
-    if m < 1:
-        raise ValueError(f"m={m}: the facts are in the MLP, which needs a width of at least 1")
     sigma = Polynomial((0.0,) * (p + k) + (1.0,)) if sigma is None else sigma
     if not sigma.coefficient(p + k):
         raise ValueError(
@@ -53,7 +48,9 @@ def attention_and_mlp(
     subsets = largest_partition(problem) if per_subset is None else partition(problem, per_subset)
     n_subjects = sum(tokens[0] < problem.table.S for tokens in subsets)
     P, Q = two_subspaces(problem, key=fold(key, "subspaces"))
-    W_V = np.concatenate([split_rows(P if i < n_subjects else Q, repeat, d_h) for i in range(len(subsets))])
+    # the rows of P or Q shared out over the heads of a subset, the rest zero: sum_h W_V^T W_V is their projection
+    P_h, Q_h = (np.pad(X, [(0, repeat * d_h - len(X)), (0, 0)]).reshape(repeat, d_h, -1) for X in (P, Q))
+    W_V = np.concatenate([P_h] * n_subjects + [Q_h] * (len(subsets) - n_subjects))
     mlp = hermite_tensor_memory(problem, P, Q, m, p, k, sigma, key=fold(key, "MLP"))
     keys = hebbian_keys(problem, subsets)
     return assemble(problem, subsets, keys, W_V, W_V, H=len(W_V), beta=beta, repeat=repeat, mlp=mlp)
@@ -83,12 +80,6 @@ def two_subspaces(problem: FactualRecall, *, key: PRNGKeyArray) -> tuple[Matrix,
     return basis[:half], basis[half : 2 * half]
 
 
-def split_rows(rows: Matrix, n: int, d_h: int) -> Float[np.ndarray, "n d_h d"]:
-    """The rows shared out over n heads of dimension d_h, the rest zero: sum_h W_V^T W_V is their projection."""
-    padded = np.pad(rows, [(0, n * d_h - len(rows)), (0, 0)])
-    return padded.reshape(n, d_h, -1)
-
-
 def hermite_tensor_memory(
     problem: FactualRecall, P: Matrix, Q: Matrix, m: int, p: int, k: int, sigma: Activation, *, key: PRNGKeyArray
 ) -> MLPMemory:
@@ -98,10 +89,8 @@ def hermite_tensor_memory(
     """
     table, phi = problem.table, problem.phi.astype(np.float64)
     W = host_generator(key).standard_normal((m, problem.d))
-    by_s, by_r = (
-        tensor_contraction(W, phi[tokens] @ rows.T @ rows, degree)
-        for tokens, rows, degree in ((np.arange(table.S), P, p), (table.S + np.arange(table.R), Q, k))
-    )
+    by_s = tensor_contraction(W, phi[: table.S] @ P.T @ P, p)
+    by_r = tensor_contraction(W, phi[table.S : table.S + table.R] @ Q.T @ Q, k)
     margin = sigma.coefficient(p + k) * math.sqrt(math.factorial(p + k)) / 2 ** (p + k)
     answers = phi[problem.n_tokens :]
     V = np.zeros((m, problem.d))

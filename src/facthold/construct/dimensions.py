@@ -10,8 +10,7 @@ from facthold.theory.bounds import MLP_CONSTANT
 
 ROOM = 0.75  # share of the dimensions that conditions on the key of a gate may take at most; what is left is random
 NOISE = 32  # noise tokens of models for people's own facts: words that are no names are told apart as so many
-SLACK = 1.8
-"""First guess of a gated model's width, as a multiple of figure 1's guide line: training there is ten times as long."""
+SLACK = 1.8  # first guess of a gated model's width over figure 1's guide line: training there is ten times as long
 WIDTHS = 4.0  # so many times sqrt(delta) above delta: all of some hundred heads then separate
 
 
@@ -44,11 +43,16 @@ def _excess(b: float) -> float:
 
 def smallest(enough: Callable[[int], bool], ceiling: int) -> int:
     """The smallest whole number that is enough, if that is monotone and the ceiling is."""
-    low, high = 0, ceiling
+    low, high = 0, ceiling  # `bisect` takes no numbers as large as `plan` may be asked for
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def tokens_per_head(S: int, R: int, H: int) -> int:
+    """The fewest tokens per head that H heads allow, with a head for subjects or for relations."""
+    return smallest(lambda M: -(-S // M) - (-R // M) <= H, max(S, R))
 
 
 def gated_dimensions(few: int, many: int, K: float, n_noise: int, d: int | None = None) -> tuple[int, int]:

@@ -1,26 +1,21 @@
 """Beyond the paper: heads as gates, for tables with far more subjects than dimensions.
 
-Lemma 1 gives a head a subset of the subjects, and a subset of k among n tokens is only separable while k log(n / k) is
-below d. A table of real facts has thousands of subjects and few relations. So here a head serves whichever subjects
-happen to score above EOS, a different half for each head, and only relations and noise are kept below EOS: a few linear
-conditions on its key. What a head writes of s is then sigmoid(beta <v, phi(s) - phi(EOS)>) <w, phi(s)>: with many
-heads, a code for s in general position. The relations, few, have a head each.
-
-Where a table has more relations than subjects the two change places.
+A subset of k among n tokens, as lemma 1 has it, is only separable while k log(n / k) is below d. So here a head serves
+whichever subjects happen to score above EOS, and only relations and noise are kept below it (docs/knowledge.md). What
+it writes of s is sigmoid(beta <v, phi(s) - phi(EOS)>) <w, phi(s)>: with many heads, a code for s in general position.
+The relations, few, have a head each. Where a table has more relations than subjects the two change places.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from facthold._util.keys import fold
-from facthold.construct.attention import RESIDUAL, assemble
+from facthold.construct.attention import RESIDUAL, Tokens, asked_tokens, assemble, beta_for, gaps, separating_keys
 from facthold.construct.dimensions import fewest_dimensions
-from facthold.construct.heads import LEAK, Tokens, asked_tokens, beta_for, gaps, separating_keys
-from facthold.facts.problem import FactualRecall
-from facthold.facts.prompts import check_length
+from facthold.facts.problem import FactualRecall, check_length
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
@@ -35,8 +30,7 @@ to the score of a subject is the same in all heads; beside this spread it is sma
 class Gates:
     """Attention that writes a code for each token of the many kind, and marks the one of the few kind."""
 
-    keys: Float[np.ndarray, "H d"]
-    """beta v of each head: first those of the many kind, then one for each token of the few kind."""
+    keys: Float[np.ndarray, "H d"]  # beta v of each head: those of the many kind, then one for each token of the few
     reading: Float[np.ndarray, "H d"]  # w of each head, orthogonal to phi(EOS)
     few: Tokens  # the tokens with a head of their own
     codes: Float[np.ndarray, "tokens H"]  # what the heads write of each subject and relation, before `RESIDUAL`
@@ -55,7 +49,7 @@ def gate_heads(problem: FactualRecall, n_gates: int, *, key: PRNGKeyArray) -> Ga
     """``n_gates`` heads for the many kind of token, and one for each token of the few kind.
 
     The condition on a key v of a gate: <v, phi(z)> is -1 for noise and for the few kind and 0 for EOS; what is left of
-    v is random. So whatever noise a prompt holds, it takes `heads.LEAK` of the attention at most.
+    v is random. So whatever noise a prompt holds, it takes `attention.LEAK` of the attention at most.
     """
     check_length(problem.T)
     subjects, relations = asked_tokens(problem)
@@ -79,7 +73,7 @@ def gate_heads(problem: FactualRecall, n_gates: int, *, key: PRNGKeyArray) -> Ga
     # spread <v, phi(s)> by SPREAD for embeddings of any norm and any number of conditions
     random *= SPREAD * np.sqrt(problem.d / (problem.d - len(below)) / (phi[many] ** 2).sum(axis=1).mean())
     v = random + (wanted - random @ below.T) @ np.linalg.pinv(below).T
-    beta = beta_for(np.ones(1), problem.T, LEAK)[0]
+    beta = beta_for(np.ones(1), problem.T)[0]
     w = host_generator(fold(key, "values")).standard_normal((n_gates, problem.d))
     marks = [np.array([token]) for token in few]
     own = separating_keys(problem, marks)
@@ -109,7 +103,6 @@ def _codes(problem: FactualRecall, keys: np.ndarray, reading: np.ndarray, many: 
 
 def gated_transformer(problem: FactualRecall, gates: Gates, mlp: MLPMemory) -> Transformer:
     """The transformer with these heads, and an MLP that was made for their codes as they are in `Gates.codes`."""
-    W = jnp.asarray(np.asarray(mlp.W, np.float64) / RESIDUAL, jnp.float32)
+    mlp = replace(mlp, W=jnp.asarray(np.asarray(mlp.W, np.float64) / RESIDUAL, jnp.float32))
     reading, writing = gates.reading[:, None], RESIDUAL * np.eye(gates.H, problem.d)[:, None]
-    mlp = MLPMemory(W, mlp.V, mlp.b, mlp.sigma)
     return assemble(problem, (), gates.keys, reading, writing, H=gates.H, beta=1.0, mlp=mlp)  # beta is in the keys

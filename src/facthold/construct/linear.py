@@ -55,14 +55,8 @@ class Quantised:
 
     memory: LinearMemory
     step: float  # the epsilon of corollary 2
-    bits_per_weight: float
-    """log2(2N / step), for any weight in [-N, N]: how the paper counts. At its step, log2(16 N d)."""
+    bits_per_weight: float  # log2(2N / step), for any weight in [-N, N]: how the paper counts. Its step: log2(16 N d)
     used_bits_per_weight: int  # bits for the whole multiples between the least and the largest weight that occur
-
-    @property
-    def total_bits(self) -> float:
-        """Bits of the whole memory as the paper counts."""
-        return self.bits_per_weight * self.memory.n_params
 
 
 def quantised(problem: Problem, step: float | None = None, *, memory: LinearMemory | None = None) -> Quantised:

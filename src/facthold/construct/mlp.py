@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from facthold._util.draws import normal
 from facthold._util.errors import check_positive
 from facthold._util.padding import pad_rows, padded
-from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise, wanted
+from facthold.construct.solve import Wanted, cross_entropy, least_cross_entropy
 from facthold.memory.activations import RELU, Activation, hermite
 from facthold.memory.associations import Problem
 from facthold.models.memory import MLPMemory
@@ -111,13 +111,12 @@ def pair_neurons(W: Rows, V: Rows, Q: Rows, sigma: Activation, epsilon: float) -
 
 def solve_tangent(problem: Problem, W: Rows, V: Rows, sigma: Activation = RELU, *, margin: float = 1.0) -> np.ndarray:
     """The Q of least cross entropy for these W and V."""
-    E, U = pad_rows(problem.E, padded(problem.N)), pad_rows(problem.U, padded(problem.M))
-    gates = sigma.derivative(E @ np.asarray(W).T)
-    args = (E, gates, V, U, wanted(problem.f, problem.M))
-    return minimise(_tangent_loss, np.zeros(W.shape), args, enough=enough_for_margin(margin, problem.N))
+    E = pad_rows(problem.E, padded(problem.N))
+    rows = E, sigma.derivative(E @ np.asarray(W).T)
+    return least_cross_entropy(_tangent_loss, np.zeros(W.shape), problem.U, problem.f, rows, V, margin=margin)
 
 
-def _tangent_loss(Q: Array, E: Array, gates: Array, V: Array, U: Array, answers: Wanted) -> Array:
+def _tangent_loss(Q: Array, answers: Wanted, U: Array, E: Array, gates: Array, V: Array) -> Array:
     return cross_entropy(((gates * (E @ Q.T)) @ V) @ U.T, answers)
 
 

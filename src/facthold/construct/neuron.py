@@ -1,29 +1,31 @@
 """Neurons of its own for one fact: an edit that touches no other, for the price of 2 d parameters per neuron.
 
-A change of rank one in the weights that are there moves every fact a little, and a model at its smallest size has no
-room for it. New neurons (or some that no fact uses) can be silent at all other facts. Mostly one is enough: its
-direction w keeps the largest distance from what the MLP reads at the other facts, and its threshold lies half way to
-the nearest of them. A fact that lies among the others, in their convex hull, gets a *tent*: four neurons along one w,
-whose ramps add up to a bump at the fact and to nothing elsewhere. Both are v times a function of w x, of rank one, and
-nothing is trained.
+Mostly one is enough: its direction w keeps the largest distance from what the MLP reads at the other facts, and its
+threshold lies half way to the nearest of them. A fact that lies among the others, in their convex hull, gets a *tent*:
+four neurons along one w, whose ramps add up to a bump. Both are v times a function of w x, and nothing is trained.
 """
 
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import nnls
 
+from facthold.construct.solve import ridged
 from facthold.memory.activations import RELU
+from facthold.memory.associations import Problem
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
 INSIDE = 1e-10  # a residual below this is rounding: the fact lies among the others
-NARROWEST = 1e-3
-"""Width of a tent's ramps at least, where the fact's distance to the mean of the others is 1: far above float32."""
+NARROWEST = 1e-3  # width of a tent's ramps at least, where the fact is 1 from the mean of the others: far above float32
 TRIED = 64  # directions that are tried for a tent
+MOST = 0.005  # share of the facts that is mended at most: beyond, the group needs more neurons for all
 STABLE = 1e-9  # of the mean variance, added to each: directions in which no fact differs
+
+Inputs = Float[np.ndarray, "n d"]
+Rows = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +36,11 @@ class Bump:
     b: Float[np.ndarray, " k"]
     signs: Float[np.ndarray, " k"]
 
-    def __call__(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+    def __call__(self, x: Inputs) -> Float[np.ndarray, " n"]:
         return RELU((x @ self.w)[:, None] + self.b) @ self.signs
 
 
-def bump(
-    x: Float[np.ndarray, "n d"], edited: Int[np.ndarray, " draws"], others: Int[np.ndarray, " others"]
-) -> Bump | None:
+def bump(x: Inputs, edited: Rows, others: Rows) -> Bump | None:
     """The fewest neurons that are on at the rows ``edited`` of x and off at ``others``; None where none were found."""
     if not len(others):
         own = x[edited].mean(axis=0)
@@ -49,7 +49,7 @@ def bump(
     return _one(x, edited, others) or _tent(x, edited, others)
 
 
-def _one(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
+def _one(x: Inputs, edited: Rows, others: Rows) -> Bump | None:
     """One neuron. The shortest w with w (x - x_j) >= 1 for all j is Lawson and Hanson's least distance problem: the
     residual of one non-negative least squares has it, unless the fact lies among the others."""
     own = x[edited].mean(axis=0)
@@ -66,13 +66,12 @@ def _one(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
     return _scaled(w, np.array([-threshold]), np.ones(1), float(lowest - threshold))
 
 
-def _tent(x: np.ndarray, edited: np.ndarray, others: np.ndarray) -> Bump | None:
+def _tent(x: Inputs, edited: Rows, others: Rows) -> Bump | None:
     """Four neurons along Fisher's direction, C^-1 (x - mean), on which few of the others come near the fact; or along
     one of some that are near to it, if the ramps can be wider there."""
     mean = x[others].mean(axis=0)
     apart, ahead = x[others] - mean, x[edited].mean(axis=0) - mean
-    C = apart.T @ apart / len(others)
-    C += max(STABLE * np.trace(C) / len(C), 1e-300) * np.eye(len(C))
+    C = ridged(apart.T @ apart / len(others), STABLE)
     beside = np.random.default_rng(0).standard_normal((TRIED, len(others))) @ apart / np.sqrt(len(others))
     beside[0] = 0
     W = np.linalg.solve(C, (ahead + beside).T).T
@@ -95,9 +94,7 @@ def _scaled(w: np.ndarray, b: np.ndarray, signs: np.ndarray, height: float, leas
     return Bump(w / height, b / height, signs)
 
 
-def winning(
-    F: Float[np.ndarray, "draws d"], U: Float[np.ndarray, "M d"], wins: int, mu: float
-) -> Float[np.ndarray, " d"]:
+def winning(F: Inputs, U: Float[np.ndarray, "M d"], wins: int, mu: float) -> Float[np.ndarray, " d"]:
     """The shortest multiple of u_wins that, added to F, lets it win by mu over every other output in all prompts."""
     U = U.astype(np.float64)
     u, others = U[wins], np.arange(len(U)) != wins
@@ -106,9 +103,7 @@ def winning(
     return max(0.0, float((behind / np.maximum(gain, 1e-3 * (u @ u))).max(initial=0.0))) * u
 
 
-def with_bump(
-    model: Transformer, neurons: Bump, v: Float[np.ndarray, " d"], at: Int[np.ndarray, " k"] | None
-) -> Transformer:
+def with_bump(model: Transformer, neurons: Bump, v: Float[np.ndarray, " d"], at: Rows | None) -> Transformer:
     """The model with these neurons, in the places ``at`` of idle ones or as more of them."""
     mlp, d = model.mlp, model.d
     W, V = (np.zeros((0, d)), np.zeros((0, d))) if mlp is None else (np.array(mlp.W), np.array(mlp.V))
@@ -120,3 +115,24 @@ def with_bump(
         W[at], V[at], b[at] = rows, readouts, neurons.b
     w, out, bias = (jnp.asarray(a, jnp.float32) for a in (W, V, b))
     return replace(model, mlp=MLPMemory(w, out, bias, RELU if mlp is None else mlp.sigma))
+
+
+def mended(memory: MLPMemory, problem: Problem, won: Bool[np.ndarray, " N"], margin: float) -> MLPMemory:
+    """The memory with neurons of their own for the inputs that have not ``won``, by ``margin``; as it is where they are
+    too many. Training ends with a few of thousands of facts on the wrong side, and would take minutes more for all."""
+    lost = np.flatnonzero(~won)
+    if not 0 < len(lost) <= MOST * len(won):
+        return memory
+    E, U, f = np.asarray(problem.E, np.float64), np.asarray(problem.U, np.float64), np.asarray(problem.f)
+    W, V = np.asarray(memory.W, np.float64), np.asarray(memory.V, np.float64)
+    # Neurons have no bias here, but every input has a mark, and a combination of the marks is 1 at all of them.
+    one = np.linalg.lstsq(E, np.ones(len(E)), rcond=None)[0]
+    F = RELU(E[lost] @ W.T) @ V
+    rows, outs = [W], [V]
+    for i, row in enumerate(lost):
+        neurons = bump(E, np.array([row]), np.delete(np.arange(len(E)), row))
+        if neurons is None:
+            continue
+        rows.append(neurons.w + neurons.b[:, None] * one)
+        outs.append(np.outer(neurons.signs, winning(F[[i]], U, int(f[row]), margin)))
+    return MLPMemory(*(jnp.asarray(np.concatenate(parts), jnp.float32) for parts in (rows, outs)))  # type: ignore[arg-type]

@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from facthold._util.errors import check_positive
-from facthold._util.padding import pad_rows, padded
-from facthold.construct.solve import Wanted, cross_entropy, enough_for_margin, minimise, wanted
+from facthold.construct.solve import Wanted, cross_entropy, least_cross_entropy, minimise, ridged
 from facthold.memory.activations import RELU, Activation
 from facthold.memory.associations import Problem
 from facthold.memory.embeddings import host_generator
@@ -32,14 +31,14 @@ Matrix = Float[np.ndarray, "_ _"]
 
 def ridge(problem: Problem, m: int, *, key: PRNGKeyArray, sigma: Activation = RELU, ridge: float = RIDGE) -> MLPMemory:
     """V by least squares of the scores onto the one-hot targets, on random Gaussian features."""
-    E, U, T = _wide(problem)
+    E, U, T = problem.host(np.float64)
     W = _gaussian(m, problem.d, key)
     return _memory(W, ridge_readout(sigma(E @ W.T), U, T, ridge), sigma)
 
 
 def convex(problem: Problem, m: int, *, key: PRNGKeyArray, max_iterations: int = ITERATIONS) -> MLPMemory:
     """V of least cross entropy on random Gaussian features: one convex solve."""
-    E, U, _ = _wide(problem)
+    E, U, _ = problem.host(np.float64)
     W = _gaussian(m, problem.d, key)
     return _memory(W, _convex_readout(RELU(E @ W.T), U, problem, max_iterations), RELU)
 
@@ -47,50 +46,44 @@ def convex(problem: Problem, m: int, *, key: PRNGKeyArray, max_iterations: int =
 def layerwise(problem: Problem, m: int, *, key: PRNGKeyArray) -> MLPMemory:
     """A ReLU memory by one convex solve per layer: W with frozen gates and a fixed readout, then V.
 
-    1. Start: neurons that read random directions of the least-squares prediction of u_f(x) from e_x, and
-       the ridge readout on them.
+    1. Start: neurons of norm sqrt(d) that read random directions of the least-squares prediction of u_f(x) from e_x,
+       and the ridge readout on them.
     2. With the gates frozen at those of the start, F is linear in W and its cross entropy convex. A gate
        that flips would break this, so flips are charged for, by a convex penalty. A few steps suffice.
     3. V of least cross entropy on the features sigma(W e), with their true gates.
     """
-    check_positive(m=m)
-    E, U, T = _wide(problem)
-    W = _aligned(E, T, m, key)
+    E, U, T = problem.host(np.float64)
+    W = _gaussian(m, problem.d, key) @ np.linalg.lstsq(E, T, rcond=None)[0].T
+    W = W * np.sqrt(problem.d) / np.linalg.norm(W, axis=1, keepdims=True)
     H = RELU(E @ W.T)
     V = ridge_readout(H, U, T, RIDGE)
     V *= START_SCALE / np.std(H @ V @ U.T)
     white, unwhiten = whiten(E)
-    n, outputs = padded(problem.N), padded(problem.M)
-    gates, prices = pad_rows(H > 0, n).astype(float), pad_rows(_flip_prices(V, U, T, FLIP_PRICE), n)
-    args = (pad_rows(white, n), pad_rows(U, outputs), V, gates, prices, wanted(problem.f, problem.M))
-    start, enough = W @ np.linalg.pinv(unwhiten).T, enough_for_margin(MARGIN, problem.N)
-    first = minimise(_frozen_gates_loss, start, args, max_iterations=FIRST_ITERATIONS, enough=enough)
+    start = W @ np.linalg.pinv(unwhiten).T
+    rows = white, (H > 0).astype(float), _flip_prices(V, U, T)
+    first = least_cross_entropy(_frozen_gates_loss, start, U, problem.f, rows, V, margin=MARGIN, steps=FIRST_ITERATIONS)
     W = first @ unwhiten.T
     return _memory(W, _convex_readout(RELU(E @ W.T), U, problem), RELU)
 
 
 def ridge_readout(H: Matrix, U: Matrix, T: Matrix, ridge: float) -> Matrix:
     """V = (H^T H + ridge)^-1 H^T T (U^T U)^-1: least squares of the scores H V U^T onto one-hot rows."""
-    G = H.T @ H
-    V = np.linalg.solve(G + ridge * np.trace(G) / len(G) * np.eye(len(G)), H.T @ T)
-    return V @ np.linalg.pinv(U.T @ U)
+    return np.linalg.solve(ridged(H.T @ H, ridge), H.T @ T) @ np.linalg.pinv(U.T @ U)
 
 
 def _convex_readout(H: Matrix, U: Matrix, problem: Problem, max_iterations: int = ITERATIONS) -> Matrix:
     """V of least cross entropy. Features and outputs are whitened: L-BFGS then needs tens of steps."""
     (white_H, unwhiten_H), (white_U, unwhiten_U) = whiten(H), whiten(U)
     start = np.zeros((white_H.shape[1], white_U.shape[1]))
-    args = (pad_rows(white_H, padded(len(H))), pad_rows(white_U, padded(len(U))), wanted(problem.f, problem.M))
-    enough = enough_for_margin(MARGIN, len(H))
-    A = minimise(_readout_loss, start, args, max_iterations=max_iterations, enough=enough)
+    A = least_cross_entropy(_readout_loss, start, white_U, problem.f, (white_H,), margin=MARGIN, steps=max_iterations)
     return unwhiten_H @ A @ unwhiten_U.T
 
 
-def _readout_loss(A: Array, H: Array, U: Array, answers: Wanted) -> Array:
+def _readout_loss(A: Array, answers: Wanted, U: Array, H: Array) -> Array:
     return cross_entropy(H @ A @ U.T, answers)
 
 
-def _frozen_gates_loss(W: Array, E: Array, U: Array, V: Array, gates: Array, prices: Array, answers: Wanted) -> Array:
+def _frozen_gates_loss(W: Array, answers: Wanted, U: Array, E: Array, gates: Array, prices: Array, V: Array) -> Array:
     """Cross entropy with the gates of the start, where each flip lowers the target's score by its price.
 
     max(z, 0) - gate z is convex in W, not negative, and zero exactly where the gate has not flipped.
@@ -102,8 +95,8 @@ def _frozen_gates_loss(W: Array, E: Array, U: Array, V: Array, gates: Array, pri
     return cross_entropy(kept @ V @ U.T + charge[:, None] * rivals, answers)
 
 
-def _flip_prices(V: Matrix, U: Matrix, T: Matrix, price: float) -> Matrix:
-    """price * mean_y max(0, <v_i, u_y - u_f(x)>): what unwanted activation of neuron i does to x, (N, m).
+def _flip_prices(V: Matrix, U: Matrix, T: Matrix) -> Matrix:
+    """FLIP_PRICE * mean_y max(0, <v_i, u_y - u_f(x)>): what unwanted activation of neuron i does to x, (N, m).
 
     The means come from sorted scores and their sums from above, not from N x M x m differences.
     """
@@ -111,14 +104,7 @@ def _flip_prices(V: Matrix, U: Matrix, T: Matrix, price: float) -> Matrix:
     sums_above = np.vstack([np.cumsum(all_scores[::-1], axis=0)[::-1], np.zeros(V.shape[0])])
     below = np.stack([np.searchsorted(s, o, side="right") for s, o in zip(all_scores.T, ours.T, strict=True)], axis=1)
     above = np.take_along_axis(sums_above, below, axis=0) - (len(U) - below) * ours
-    return price * above / len(U)
-
-
-def _aligned(E: Matrix, T: Matrix, m: int, key: PRNGKeyArray) -> Matrix:
-    """Rows of norm sqrt(d) that read random directions of the least-squares prediction of T from E."""
-    predict = np.linalg.lstsq(E, T, rcond=None)[0]
-    W = _gaussian(m, E.shape[1], key) @ predict.T
-    return W * np.sqrt(E.shape[1]) / np.linalg.norm(W, axis=1, keepdims=True)
+    return FLIP_PRICE * above / len(U)
 
 
 def whiten(X: Matrix) -> tuple[Matrix, Matrix]:
@@ -134,19 +120,13 @@ def _gaussian(m: int, d: int, key: PRNGKeyArray) -> Matrix:
     return host_generator(key).standard_normal((m, d))
 
 
-def _wide(problem: Problem) -> tuple[Matrix, Matrix, Matrix]:
-    """E, U and the targets in float64."""
-    E, U, targets = (np.asarray(array, np.float64) for array in problem.host())
-    return E, U, targets
-
-
 def _memory(W: Any, V: Any, sigma: Activation) -> MLPMemory:
     return MLPMemory(jnp.asarray(W, jnp.float32), jnp.asarray(V, jnp.float32), sigma=sigma)
 
 
 def best_linear(problem: Problem, p: Float[np.ndarray, " N"], *, max_iterations: int = 200) -> LinearMemory:
     """W of the least sum_x p(x) cross entropy: convex, so no linear memory of 32 bits per weight does better."""
-    E, U, _ = _wide(problem)
+    E, U, _ = problem.host(np.float64)
     (white, unwhiten), (outputs, back) = whiten(E), whiten(U)
     start = np.zeros((white.shape[1], outputs.shape[1]))
     args = (white, outputs, np.asarray(problem.f), p / p.sum())

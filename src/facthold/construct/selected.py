@@ -1,8 +1,12 @@
-"""Beyond the paper: attention selects, an MLP found by one convex solve per layer recalls.
+"""Beyond the paper: attention that selects, with values or an MLP that are solved for.
 
-Theorem 4 spends ceil(d / d_h) heads on each subset of tokens, and an MLP with the constants of random features. Here
-each head has coordinates of its own, so that H d_h = d is enough, and writes a code for the token that it selects.
-The MLP is any memory of section 3 for the associations from the two codes to the answer.
+Theorem 4 spends ceil(d / d_h) heads on each subset of tokens, and an MLP with the constants of random features. In
+`selecting_attention` each head has coordinates of its own, so that H d_h = d is enough, and writes a code for the token
+that it selects. The MLP is any memory of section 3 for the associations from the two codes to the answer.
+
+In `solved_values` each head serves as many tokens as it has dimensions, so that the vector u_z that it adds for a token
+z is free. The answer to (s, r) is then read from u_s + u_r, which is linear in the unknowns: least squares in closed
+form, or a convex problem. Nothing is trained through the attention.
 """
 
 from collections.abc import Callable
@@ -10,19 +14,23 @@ from collections.abc import Callable
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from facthold._util.errors import check_one_of, check_positive
 from facthold._util.keys import fold
-from facthold.construct.attention import RESIDUAL, assemble, check_dimension
-from facthold.construct.heads import Tokens, partition_into, reading_rows, separating_keys
-from facthold.construct.readout import convex, layerwise, ridge
+from facthold.construct import attention
+from facthold.construct.attention import RESIDUAL, assemble, check_dimension, reading_rows, separating_keys
+from facthold.construct.readout import RIDGE, convex, layerwise, ridge, ridge_readout, whiten
+from facthold.construct.solve import Wanted, cross_entropy, least_cross_entropy
+from facthold.construct.sums import check_sums
 from facthold.facts.problem import FactualRecall
 from facthold.memory.associations import Problem
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
+ITERATIONS = 600  # steps of a convex solve at most
+MARGIN = 3.0  # a solve ends where every fact surely has this margin: its probability is then 0.95 or more
 READOUTS: dict[str, Callable[..., MLPMemory]] = {"ridge": ridge, "convex": convex, "layerwise": layerwise}
 
 
@@ -35,21 +43,24 @@ def selecting_attention(
     more than two tokens to write. ``how`` names the solve of the MLP: 'layerwise' (or the convex readout, where that
     recalls more), 'convex' or 'ridge'.
     """
-    check_dimension(problem)
+    check_dimension(problem, m)
     if d_h is None:
-        d_h = 1 if max(map(len, partition_into(problem, problem.d))) <= 2 else 2
+        d_h = 1 if max(map(len, attention.partition_into(problem, problem.d))) <= 2 else 2
     check_positive(d_h=d_h)
     check_one_of("solve of the MLP", how, READOUTS)
-    if m < 1:
-        raise ValueError(f"m={m}: the facts are in the MLP, which needs a width of at least 1")
     if problem.d < 2 * d_h:
         raise ValueError(f"d={problem.d} has no room for two heads of d_h={d_h}; take d >= {2 * d_h}")
     H = problem.d // d_h
-    subsets = partition_into(problem, H)
+    subsets = attention.partition_into(problem, H)
     written = [codes(len(tokens), d_h, key=fold(key, "codes", i)) for i, tokens in enumerate(subsets)]
     W_V = np.stack([reading_rows(problem, tokens, code) for tokens, code in zip(subsets, written, strict=True)])
     W_O = np.eye(len(subsets) * d_h, problem.d).reshape(len(subsets), d_h, problem.d)
-    mlp = _memory(_associations(problem, subsets, written, W_O), m, how, fold(key, "MLP"))
+    table, x = problem.table, np.zeros((problem.n_tokens, problem.d))
+    for tokens, code, rows in zip(subsets, written, W_O, strict=True):
+        x[tokens] = code @ rows
+    E = x[table.subjects] + x[table.S + table.relations]  # what the MLP reads: the sum of the codes of s and of r
+    associations = Problem(jnp.asarray(E, jnp.float32), jnp.asarray(problem.U), jnp.asarray(table.answers))
+    mlp = _memory(associations, m, how, fold(key, "MLP"))
     mlp = eqx.tree_at(lambda mlp: mlp.W, mlp, mlp.W / RESIDUAL)
     return assemble(problem, subsets, separating_keys(problem, subsets), W_V, RESIDUAL * W_O, H=H, mlp=mlp)
 
@@ -89,13 +100,45 @@ def codes(n: int, d_h: int, *, key: PRNGKeyArray) -> Float[np.ndarray, "n d_h"]:
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def _associations(
-    problem: FactualRecall, subsets: list[Tokens], written: list[np.ndarray], W_O: Float[np.ndarray, "H d_h d"]
-) -> Problem:
-    """What the MLP has to store: an input for each fact, the sum of the codes of s and of r."""
-    table = problem.table
-    x = np.zeros((table.S + table.R, problem.d))
-    for tokens, code, rows in zip(subsets, written, W_O, strict=True):
-        x[tokens] = code @ rows
-    E = x[table.subjects] + x[table.S + table.relations]
-    return Problem(jnp.asarray(E, jnp.float32), jnp.asarray(problem.U), jnp.asarray(table.answers))
+def solved_values(problem: FactualRecall, d_h: int = 1, *, how: str = "convex") -> Transformer:
+    """H = ceil(S / d_h) + ceil(R / d_h) heads that select one token per dimension, and the best values for them.
+
+    ``how``: 'convex' (least cross entropy) or 'ridge' (least squares onto the one-hot answers). The latter adds up
+    how often s and how often r have an answer, so that a frequent answer of r can win at any d. A table that no sums
+    hold at any size is refused (`construct.sums`).
+    """
+    check_dimension(problem)
+    check_positive(d_h=d_h)
+    check_one_of("solve of the values", how, ("convex", "ridge"))
+    if d_h >= problem.d:
+        raise ValueError(f"d_h={d_h} tokens and EOS cannot be told apart in d={problem.d}; take d_h < d")
+    check_sums(problem.table)
+    subsets = attention.partition(problem, d_h)
+    u = solve_values(problem, how)
+    tokens = np.concatenate(attention.asked_tokens(problem))
+    W_O = np.zeros((len(subsets), d_h, problem.d))
+    for i, subset in enumerate(subsets):
+        W_O[i, : len(subset)] = u[np.searchsorted(tokens, subset)]
+    W_V = np.stack([reading_rows(problem, subset, np.eye(len(subset), d_h)) for subset in subsets])
+    return assemble(problem, subsets, separating_keys(problem, subsets), W_V, W_O, H=len(subsets))
+
+
+def solve_values(problem: FactualRecall, how: str) -> Float[np.ndarray, "asked d"]:
+    """u_z for each subject and relation that is asked."""
+    subjects, relations = attention.asked_tokens(problem)
+    table, U = problem.table, problem.U.astype(np.float64)
+    s = np.searchsorted(subjects, table.subjects)
+    r = len(subjects) + np.searchsorted(relations, table.S + table.relations)
+    n = len(subjects) + len(relations)
+    if how == "ridge":
+        X = np.zeros((len(s), n))
+        X[np.arange(len(s)), s] = X[np.arange(len(s)), r] = 1
+        return ridge_readout(X, U, U[table.answers], RIDGE)
+    white, unwhiten = whiten(U)
+    start, sides = np.zeros((n, white.shape[1])), (s, r)
+    u = least_cross_entropy(_loss, start, white, table.answers, sides, margin=MARGIN, steps=ITERATIONS)
+    return u @ unwhiten.T
+
+
+def _loss(u: Array, answers: Wanted, U: Array, s: Array, r: Array) -> Array:
+    return cross_entropy((u[s] + u[r]) @ U.T, answers)

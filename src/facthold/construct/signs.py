@@ -34,9 +34,9 @@ Signs = Float[np.ndarray, "N k"]
 def one_bit(problem: Problem, *, key: PRNGKeyArray, tries: int = TRIES) -> LinearMemory:
     """W in {-1, +1} with sign(W e_x) = sign(u_f(x)) in as many coordinates as were found. No scale is needed."""
     check_positive(tries=tries)
-    E, _, targets = problem.host()
-    X, Y = E.astype(np.float64), np.where(targets < 0, -1.0, 1.0)
-    X /= np.sqrt((X**2).sum(axis=1, keepdims=True)).clip(1e-30)
+    X, _, targets = problem.host(np.float64)
+    Y = np.where(targets < 0, -1.0, 1.0)
+    X = X / np.sqrt((X**2).sum(axis=1, keepdims=True)).clip(1e-30)
     W, wrong = np.ones((problem.d, Y.shape[1])), np.full(Y.shape[1], len(X) + 1)
     for i in range(tries):
         left = np.flatnonzero(wrong)

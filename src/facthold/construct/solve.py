@@ -27,12 +27,6 @@ class Wanted(NamedTuple):
     offered: Bool[Array, " M"] | Bool[np.ndarray, " M"]
 
 
-def wanted(f: Int[Array, " N"] | Int[np.ndarray, " N"], M: int) -> Wanted:
-    """The answers f(x) among M outputs, padded to the grid of sizes: few sizes, few compilations."""
-    n = padded(len(f))
-    return Wanted(pad_rows(f, n), np.arange(n) < len(f), np.arange(padded(M)) < M)
-
-
 def cross_entropy(logits: Float[Array, "N M"], answers: Wanted) -> Float[Array, ""]:
     """Mean over the rows that count of -log softmax(logits_x)_{f(x)}."""
     offered = jnp.where(answers.offered, logits, -jnp.inf)
@@ -46,6 +40,25 @@ def enough_for_margin(margin: float, N: int) -> float:
     A row with margin g has cross entropy log(1 + exp(-g)) or more, and no row has more than N times the mean.
     """
     return float(np.logaddexp(0.0, -margin)) / N
+
+
+def ridged(A: Float[np.ndarray, "q q"], share: float) -> Float[np.ndarray, "q q"]:
+    """A with this share of its mean diagonal added to each entry of it: what no row uses would make it singular."""
+    return A + max(share * np.trace(A) / len(A), 1e-300) * np.eye(len(A))
+
+
+def least_cross_entropy(
+    loss: Callable[..., Array], x0: Any, U: Any, f: Any, rows: tuple[Any, ...], *fixed: Any, margin: float,
+    steps: int = 1000,
+) -> np.ndarray:  # fmt: skip
+    """The x of least ``loss(x, answers, U, *rows, *fixed)``, a `cross_entropy` in which row i should say f[i].
+
+    It ends where every row surely has this margin, or after so many steps. U and rows are padded: few compilations.
+    """
+    n, M = padded(len(f)), padded(len(U))
+    answers = Wanted(pad_rows(f, n), np.arange(n) < len(f), np.arange(M) < len(U))
+    args = (answers, pad_rows(U, M), *(pad_rows(row, n) for row in rows), *fixed)
+    return minimise(loss, x0, args, max_iterations=steps, enough=enough_for_margin(margin, len(f)))
 
 
 def minimise(
@@ -67,16 +80,14 @@ def minimise(
             value, gradient = evaluate(flat.reshape(start.shape), *wide)
             return float(value), np.asarray(gradient).ravel()
 
-        def stop_when_enough(intermediate_result: OptimizeResult) -> None:
+        def stop(intermediate_result: OptimizeResult) -> None:
             if intermediate_result.fun <= enough:
                 raise StopIteration
 
         # maxfun only has to be out of the way of maxiter; ftol = 0 leaves the stopping to the gradient
         limits = {"maxiter": max_iterations, "maxfun": 20 * max_iterations}
         options = limits | {"maxcor": HISTORY, "gtol": tolerance, "ftol": 0.0}
-        result = minimize(
-            objective, start.ravel(), jac=True, method="L-BFGS-B", callback=stop_when_enough, options=options
-        )
+        result = minimize(objective, start.ravel(), jac=True, method="L-BFGS-B", callback=stop, options=options)
     return result.x.reshape(start.shape)
 
 

@@ -12,7 +12,7 @@ exist; with more of both it proves nothing.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from facthold.facts.table import FactTable
 
+CELLS = 1 << 22  # subjects times relations whose shared answers are counted at once
 BLOCK = 1 << 20  # pairs of facts that are joined at once, where one relation does not have more
 MOST_PAIRS = 1 << 24
 """Pairs of subjects are looked at too while their facts make so few pairs; pairs of relations always (or the other way
@@ -31,19 +32,9 @@ NAMED = 4  # facts that a message names
 Rows = Int[np.ndarray, " _"]
 
 
-class _Demands(NamedTuple):
-    """For each of n pairs of facts of one subject, the answer that must stand above another, in an order of its own for
-    each pair of relations."""
-
-    above: Rows
-    below: Rows
-    facts: Int[np.ndarray, "_ 2"]
-
-
 def check_sums(table: FactTable) -> None:
     """Refuse a table that no sum of a part for s and a part for r can hold."""
-    rows = contradiction(table)
-    if rows is None:
+    if (rows := contradiction(table)) is None:
         return
     named = ", ".join(f"{table.question(i)} -> {table.name('answers', table.answers[i])}" for i in rows[:NAMED])
     more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
@@ -61,13 +52,13 @@ def contradiction(table: FactTable) -> Rows | None:
     demands nothing: which of them wins is open.
     """
     single = np.setdiff1d(np.arange(len(table)), table.also[:, 0])
-    sides = [(table.relations, table.subjects), (table.subjects, table.relations)]
-    joins = [_Join(table, _shared(table, single, few), few, many) for few, many in sides]
-    first, second = sorted(joins, key=lambda join: join.n_pairs)
-    for join in (first, second) if second.n_pairs <= MOST_PAIRS else (first,):
-        for demands in join.demands():
-            if (circle := _circle(demands.above, demands.below)) is not None:
-                return demands.facts[circle].ravel()
+    both = (table.relations, table.subjects), (table.subjects, table.relations)
+    sides = [(_shared(table, single, few), few, many) for few, many in both]
+    n_pairs = [int((np.bincount(many[rows]).astype(np.int64) ** 2).sum()) for rows, _, many in sides]
+    for side in np.argsort(n_pairs, kind="stable")[: 2 if max(n_pairs) <= MOST_PAIRS else 1]:
+        for above, below, facts in _demands(table, *sides[side]):
+            if (circle := _circle(above, below)) is not None:
+                return facts[circle].ravel()
     return None
 
 
@@ -78,40 +69,28 @@ def _shared(table: FactTable, rows: Rows, few: Rows) -> Rows:
     return rows[np.bincount(pairs % table.A, minlength=table.A)[answers] > 1]
 
 
-class _Join:
-    """The pairs of facts that share a token of the kind ``many``, in blocks of whole tokens of the kind ``few``."""
-
-    def __init__(self, table: FactTable, rows: Rows, few: Rows, many: Rows) -> None:
-        self.table, self.few, self.many = table, few, many
-        self.by_many = rows[np.argsort(many[rows], kind="stable")]
-        self.by_few = rows[np.argsort(few[rows], kind="stable")]
-        counts = np.bincount(many[rows], minlength=int(many.max(initial=0)) + 1)
-        self.end = np.cumsum(counts)
-        self.start = self.end - counts
-        self.n_pairs = int((counts.astype(np.int64) ** 2).sum())
-
-    def demands(self) -> Iterator[_Demands]:
-        tokens, starts = np.unique(self.few[self.by_few], return_index=True)
-        partners = np.append(0, np.cumsum(self._partners(self.by_few)))
-        block = partners[starts] // BLOCK
-        first_of_block = starts[np.unique(block, return_index=True)[1]] if len(tokens) else starts
-        for rows in np.split(self.by_few, first_of_block[1:]):
-            yield self._demands(rows)
-
-    def _partners(self, rows: Rows) -> Rows:
-        """How many facts have the same token of the kind many, the fact itself among them."""
-        return (self.end - self.start)[self.many[rows]]
-
-    def _demands(self, rows: Rows) -> _Demands:
-        n = self._partners(rows)
-        i = np.repeat(rows, n)
+def _demands(
+    table: FactTable, rows: Rows, few: Rows, many: Rows
+) -> Iterator[tuple[Rows, Rows, Int[np.ndarray, "_ 2"]]]:
+    """The pairs of facts that share a token of the kind ``many``, in blocks of whole tokens of the kind ``few``: the
+    answer that must stand above, the one that it must stand above, both in numbers of their own for each pair of the
+    kind few, and the two facts."""
+    by_many, by_few = (rows[np.argsort(kind[rows], kind="stable")] for kind in (many, few))
+    counts = np.bincount(many[rows], minlength=int(many.max(initial=0)) + 1)
+    start, n_partners = np.cumsum(counts) - counts, counts[many]  # a fact is among its partners
+    tokens, starts = np.unique(few[by_few], return_index=True)
+    block = np.append(0, np.cumsum(n_partners[by_few]))[starts] // BLOCK
+    first_of_block = starts[np.unique(block, return_index=True)[1]] if len(tokens) else starts
+    a, few = table.answers.astype(np.int64), few.astype(np.int64)
+    for part in np.split(by_few, first_of_block[1:]):
+        n = n_partners[part]
+        i = np.repeat(part, n)
         rank = np.arange(len(i)) - np.repeat(np.cumsum(n) - n, n)
-        j = self.by_many[self.start[self.many[i]] + rank]
-        a, few = self.table.answers.astype(np.int64), self.few.astype(np.int64)
+        j = by_many[start[many[i]] + rank]
         demanded = (few[i] < few[j]) & (a[i] != a[j])
         i, j = i[demanded], j[demanded]
-        order = (few[i] * (few.max(initial=0) + 1) + few[j]) * self.table.A  # a number for each pair of relations
-        return _Demands(order + a[i], order + a[j], np.stack([i, j], axis=1))
+        order = (few[i] * (few.max(initial=0) + 1) + few[j]) * table.A
+        yield order + a[i], order + a[j], np.stack([i, j], axis=1)
 
 
 def _circle(above: Rows, below: Rows) -> list[int] | None:
@@ -151,3 +130,38 @@ def _shortest_through(v: int, graph: Any, into: Any) -> list[int]:
     while nodes[-1] != v:
         nodes.append(int(before[nodes[-1]]))
     return nodes[::-1]
+
+
+def check_intersections(table: FactTable) -> None:
+    """Refuse facts whose right answers are not the only ones that their subject and their relation share."""
+    if (unclear := np.flatnonzero(_shared_wrong(table) > 0)).size:
+        raise ValueError(
+            f"{len(unclear)} facts have more than one answer that both their subject and their relation have, "
+            f"so that adding the two cannot tell them apart; the first is {table.question(unclear[0])}. "
+            f"Take a construction with an MLP"
+        )
+
+
+def _shared_wrong(table: FactTable) -> Int[np.ndarray, " facts"]:
+    """How many answers the subject and the relation of each fact share that are not right for it.
+
+    From the sparse sets A_s and A_r, in blocks of subjects: S x A and S x R are never held.
+    """
+    of_s, of_r = _answer_sets(table.subjects, table.S, table), _answer_sets(table.relations, table.R, table)
+    right = np.ones(len(table), np.int64)  # a*(s, r) is in both sets, a further answer may be
+    row, also = table.also[:, 0], table.also[:, 1]
+    np.add.at(right, row, of_s[table.subjects[row], also] * of_r[table.relations[row], also])
+    shared = np.zeros(len(table), np.int64)
+    size = max(1, CELLS // table.R)
+    for start in range(0, table.S, size):
+        here = np.flatnonzero(table.subjects // size == start // size)
+        common = (of_s[start : start + size] @ of_r.T).toarray()
+        shared[here] = common[table.subjects[here] - start, table.relations[here]]
+    return shared - right
+
+
+def _answer_sets(tokens: Int[np.ndarray, " facts"], n: int, table: FactTable) -> csr_array:
+    """The answers of each subject, or of each relation, as rows of zeros and ones."""
+    sets = csr_array((np.ones(len(tokens), np.int32), (tokens, table.answers)), shape=(n, table.A))
+    sets.data[:] = 1  # one for an answer that is given twice, too
+    return sets

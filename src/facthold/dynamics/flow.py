@@ -21,15 +21,12 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from facthold._util.errors import unknown
-from facthold.dynamics.observables import Watched
-from facthold.dynamics.population import Population
-from facthold.dynamics.start import Start
+from facthold.dynamics.population import Population, Start, Watched
 from facthold.train.engine import Seen
 
 COORDINATES = ("direct", "log")
 MOST_STEPS = 1 << 16
-SMALLEST = math.log(np.finfo(float).tiny) / 2
-"""Starts below exp of this would lose W_KQ^2 to underflow in direct coordinates."""
+SMALLEST = math.log(np.finfo(float).tiny) / 2  # smaller starts lose W_KQ^2 to underflow in direct coordinates
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +36,7 @@ class Trajectory:
     times: Float[np.ndarray, " times"]
     seen: dict[str, np.ndarray]  # observables at these times, by name
     steps: int
-    failure: str | None
-    """Why the solver gave up before the last time asked for; None: it did not. Times after it are left out."""
+    failure: str | None  # why the solver gave up before the last time, times after it left out; None: it did not
 
 
 def gradient_flow(
@@ -74,16 +70,14 @@ def gradient_flow(
         atol = rtol * scale * (1.0 if direct else 1e-2)
         sol = _solve(watched, first, jnp.asarray(times), rtol, atol, most_steps, direct, stiff)
         seen = {name: np.asarray(values) for name, values in sol.ys.items()}
-        steps, result = int(sol.stats["num_steps"]), sol.result
-        failed = result != diffrax.RESULTS.successful
-        reached = np.isfinite(seen["loss"])
-        words = None
-        if bool(failed):
+        reached, failure = np.isfinite(seen["loss"]), None
+        if bool(sol.result != diffrax.RESULTS.successful):
             until = times[reached][-1] if reached.any() else 0.0
-            most = bool(result == diffrax.RESULTS.max_steps_reached)
+            most = bool(sol.result == diffrax.RESULTS.max_steps_reached)
             why = f"its {most_steps} steps did not suffice" if most else "its steps became too small or not finite"
-            words = f"the solver stopped after t = {until:.4g} of {times[-1]:.4g}: {why}"
-    return Trajectory(times[reached], {name: values[reached] for name, values in seen.items()}, steps, words)
+            failure = f"the solver stopped after t = {until:.4g} of {times[-1]:.4g}: {why}"
+        seen = {name: values[reached] for name, values in seen.items()}
+        return Trajectory(times[reached], seen, int(sol.stats["num_steps"]), failure)
 
 
 @jax.jit(static_argnames=("most_steps", "direct", "stiff"))
@@ -125,5 +119,5 @@ def _look_log(t: Array, weights: tuple[Array, Array], watched: Watched) -> Seen:
 
 
 def _look(watched: Watched, Theta: Array, log_W_KQ: Array, log_W_OV: Array) -> Seen:
-    kinds = watched.by_kind("log_W_KQ", log_W_KQ) | watched.by_kind("log_W_OV", log_W_OV)
+    kinds = watched.sets.by_kind("log_W_KQ", log_W_KQ) | watched.sets.by_kind("log_W_OV", log_W_OV)
     return watched.predictions(watched.counts @ Theta.T) | kinds

@@ -22,8 +22,7 @@ from facthold.facts.table import FactTable
 from facthold.theory.reduced import Growth
 from facthold.train.protocols import Protocol
 
-T, NOISE_TOKENS = 8, 32
-"""Length of a prompt and different noise tokens. Few: with even noise they only pass on what EOS could say too."""
+T, NOISE_TOKENS = 8, 32  # length of a prompt and noise tokens; few: even noise only passes on what EOS could say too
 ALPHA = 1e-3
 STEP = 1.5  # the step, for a loss that bends by 1; below 2, since theta goes on growing slowly where the loss rests
 ADAM = 1e-2

@@ -8,13 +8,12 @@ What was not reached is None, and a table whose levels lie too near each other t
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Real
 
-if TYPE_CHECKING:
-    import facthold.facts.table
+from facthold.facts.table import FactTable
 
 BAND = 0.02  # how far from a level, as a share of it, a curve may lie and still rest there
 CONVERGED = 0.01  # the loss at which a model has learnt its facts
@@ -31,7 +30,7 @@ class Levels:
     subject: float  # the mean entropy of p*(a | s): an answer of the subject, whatever was asked
 
     @classmethod
-    def of(cls, table: "facthold.facts.table.FactTable", p: np.ndarray | None = None) -> "Levels":
+    def of(cls, table: FactTable, p: np.ndarray | None = None) -> "Levels":
         return cls(math.log(table.A), *(table.entropy_given(kind, p) for kind in ("nothing", "relation", "subject")))
 
 
@@ -73,7 +72,6 @@ class Stages:
 
     @property
     def values(self) -> dict[str, Any]:
-        """As JSON values."""
         return asdict(self) | {"hallucination": self.hallucination}
 
 

@@ -6,10 +6,11 @@ that knows nothing but the relation says one plausible answer after another.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,37 +19,21 @@ from jaxtyping import Float, PRNGKeyArray
 
 from facthold._util.keys import derive
 from facthold.dynamics.descent import LearnFacts, descend
+from facthold.dynamics.population import Start
 from facthold.dynamics.schedule import NOISE_TOKENS, Schedule, T
 from facthold.dynamics.stages import Levels, Rest, Stages, find_stages
-from facthold.dynamics.start import Start
 from facthold.facts.names import Names
 from facthold.facts.table import FactTable
 from facthold.memory.embeddings import host_generator
 from facthold.train.engine import Seen
 
 CURVES = ("loss", "relation_loss", "subject_loss", "accuracy")
-KNOWN = 0.5
-"""How far a probability must be from that of a mere guess, of the way to 1, for the answer to count as known."""
+KNOWN = 0.5  # an answer is known if its probability is so far on the way from a mere guess to 1
 SHOWN = 4  # questions that are chosen where none is given
 
 
-@dataclass(frozen=True)
-class Question:
-    """A fact that is asked for at each look."""
-
-    row: int  # of the table
-    text: str  # 'France, capital'
-    answer: str
-
-    @classmethod
-    def of(cls, table: FactTable, row: int) -> "Question":
-        subjects, relations, answers = Names.of(table)
-        text = f"{subjects[table.subjects[row]]}, {relations[table.relations[row]]}"
-        return cls(row, text, answers[table.answers[row]])
-
-
-def choose_questions(table: FactTable, seed: int, n: int = SHOWN) -> list[Question]:
-    """n facts, of as many relations as there are; not the commonest answer of a relation, which a guess would hit."""
+def choose_questions(table: FactTable, seed: int) -> list[int]:
+    """Facts of as many relations as there are; not the commonest answer of a relation, which a guess would hit."""
     generator = host_generator(derive("questions", seed))
     of_relation = []
     for r in range(table.R):
@@ -56,8 +41,7 @@ def choose_questions(table: FactTable, seed: int, n: int = SHOWN) -> list[Questi
         common = np.bincount(table.answers[rows]).argmax()
         telling = rows[table.answers[rows] != common]
         of_relation.append(generator.permutation(telling if len(telling) else rows))
-    taken = [rows[i] for i in range(n) for rows in of_relation if i < len(rows)][:n]
-    return [Question.of(table, int(row)) for row in taken]
+    return [int(rows[i]) for i in range(SHOWN) for rows in of_relation if i < len(rows)][:SHOWN]
 
 
 class AskedFacts(LearnFacts):
@@ -74,24 +58,28 @@ class AskedFacts(LearnFacts):
         return super().observe(model, key=key) | aloud
 
 
-class Reached(NamedTuple):
-    """A stage, at the look at which it was seen first."""
-
-    stage: str  # 'start', 'left', 'relation' or 'subject' (known alone), 'beyond' (it learns the other too), 'learnt'
-    look: int
-
-
 @dataclass
 class Watching:
     """All that was seen so far of one run. The run writes it, and who shows it may read at any time."""
 
     table: FactTable
-    questions: Sequence[Question]
+    questions: Sequence[int]  # facts that are asked for at each look, as rows of the table
     schedule: Schedule
-    levels: Levels
     steps: list[int] = field(default_factory=list)
     looks: list[Seen] = field(default_factory=list)
-    reached: list[Reached] = field(default_factory=list)
+    reached: Mapping[str, int] = field(default_factory=dict)
+    """The look at which each stage was first seen: 'start', 'left', 'relation' or 'subject' (known alone), 'beyond' (it
+    learns the other too), 'learnt'."""
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """The questions as a person asks them: 'France, capital'."""
+        (subjects, relations, _), table = Names.of(self.table), self.table
+        return [f"{subjects[table.subjects[row]]}, {relations[table.relations[row]]}" for row in self.questions]
+
+    @cached_property
+    def levels(self) -> Levels:
+        return Levels.of(self.table)
 
     @property
     def stages(self) -> Stages:
@@ -111,23 +99,22 @@ class Watching:
         without; 'hallucinated' where it knows which answers the relation has and says one; else 'anything'."""
         seen = self.looks[look]
         # what a relation's answers get from a model that knows nothing is their share of all
-        sets = [self.table.A_r(int(self.table.relations[q.row])) for q in self.questions]
+        sets = [self.table.A_r(int(self.table.relations[row])) for row in self.questions]
         ignorant = np.array([len(answers) for answers in sets]) / self.table.A
         told = seen["p_plausible"] > ignorant + KNOWN * (1 - ignorant)
         told &= [int(a) in answers for a, answers in zip(seen["said"], sets, strict=True)]
-        rows = zip(self.questions, self.said(look), seen["p_right"] > KNOWN, told, strict=True)
+        right = [a == self.table.answers[row] for a, row in zip(seen["said"], self.questions, strict=True)]
         return [
-            "known" if known else "by chance" if said == q.answer else "hallucinated" if plausible else "anything"
-            for q, said, known, plausible in rows
+            "known" if known else "by chance" if hit else "hallucinated" if plausible else "anything"
+            for known, hit, plausible in zip(seen["p_right"] > KNOWN, right, told, strict=True)
         ]
 
-    def add(self, steps: int, seen: Seen) -> list[Reached]:
-        """Take one look more; what is new by it."""
+    def add(self, steps: int, seen: Seen) -> list[str]:
+        """Take one look more; the stages that are new by it."""
         self.looks.append(seen)
         self.steps.append(steps)
-        known = {stage for stage, _ in self.reached}
-        new = [Reached(stage, len(self.looks) - 1) for stage in self._passed() if stage not in known]
-        self.reached += new
+        new = [stage for stage in self._passed() if stage not in self.reached]
+        self.reached = {**self.reached, **dict.fromkeys(new, len(self.looks) - 1)}  # who reads the old one goes on
         return new
 
     def _passed(self) -> list[str]:
@@ -138,13 +125,13 @@ class Watching:
         """
         if len(self.steps) < 2:
             return ["start"]
-        stages, now, before = self.stages, self.looks[-1], [stage for stage, _ in self.reached]
+        stages, now = self.stages, self.looks[-1]
         passed = ["start"] + ["left"] * (stages.left is not None)
         first = min(("relation", "subject"), key=lambda kind: now[f"{kind}_loss"])
-        first = next((stage for stage in before if stage in ("relation", "subject")), first)
+        first = next((stage for stage in self.reached if stage in ("relation", "subject")), first)
         rest: Rest = getattr(stages, first)
         known = math.exp(-now[f"{first}_loss"]) > KNOWN
-        if first in before or (rest.begins is not None and rest.ends is None and known):
+        if first in self.reached or (rest.begins is not None and rest.ends is None and known):
             passed.append(first)
         passed += ["beyond"] * (rest.ends is not None)
         return passed + ["learnt"] * (stages.converged is not None)
@@ -153,9 +140,8 @@ class Watching:
         """A header, and a row for each look, with the answer to each question and the probability of the right one."""
         scalars = [name for name, value in self.looks[0].items() if np.ndim(value) == 0 and name != "loss_error"]
         scalars.sort(key=lambda name: name not in CURVES)
-        rows: list[list[Any]] = [
-            ["step", *scalars, *(column for q in self.questions for column in (q.text, f"p({q.text})"))]
-        ]
+        columns = (column for text in self.texts for column in (text, f"p({text})"))
+        rows: list[list[Any]] = [["step", *scalars, *columns]]
         for i, (step, look) in enumerate(zip(self.steps, self.looks, strict=False)):
             answers = zip(self.said(i), (f"{p:.6g}" for p in look["p_right"]), strict=True)
             numbers = (f"{float(look[name]):.6g}" for name in scalars)
@@ -167,11 +153,11 @@ class _Enough(Exception):
     """The facts are learnt, or will not be."""
 
 
-def watch(watching: Watching, *, seed: int = 0, heard: Callable[[list[Reached]], None] = lambda new: None) -> None:
+def watch(watching: Watching, *, seed: int = 0, heard: Callable[[list[str]], None] = lambda new: None) -> None:
     """Train to the end of the schedule, or until the facts are learnt. ``heard`` is told at each look which stages are
     new, in a thread of the engine; an exception of its own ends the run."""
     table, schedule = watching.table, watching.schedule
-    asked = np.array([q.row for q in watching.questions], np.int32)
+    asked = np.array(watching.questions, np.int32)
     task = AskedFacts.of(table, T=T, n_noise=NOISE_TOKENS, noise="even", batch=0, asked=asked)
     model = Start("equal", schedule.log_alpha).model(table.A, task.prompts.n_tokens)
 

@@ -1,20 +1,22 @@
-"""Facts from anywhere, files, frames, lists and dictionaries, as a table: all of them pass one check."""
+"""Facts from anywhere, files, frames, lists and dictionaries, as a table: all pass one check. And into files."""
 
+import io
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from facthold._util.errors import FactholdError, check_one_of
-from facthold.facts.distribution import check_distribution
+from facthold._util.errors import FactholdError, check_one_of, optional
+from facthold._util.files import as_csv, writing
 from facthold.facts.formats import COLUMNS, shorten, source_of
 from facthold.facts.names import clean, unfit
-from facthold.facts.table import ON_CONFLICT, FactTable
-from facthold.facts.writing import Row, write_facts
-
-__all__ = ["read_facts", "real_facts", "write_facts"]
+from facthold.facts.problem import check_distribution
+from facthold.facts.table import ON_CONFLICT, FactTable, Row
 
 SHOWN = 3  # conflicts that an error names
 
@@ -68,19 +70,6 @@ def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float
         raise FactholdError(f"{source.name}, column p: {error}") from error
 
 
-def real_facts(
-    name: str, *, relations: Sequence[str] | None = None, subjects: int | None = None, seed: int = 0
-) -> FactTable:
-    """The table of an installed source of real facts: ``fh.real_facts("countries", relations=["capital"])``.
-
-    With ``subjects``, a random sample of so many of them. Where a relation has several answers, each is right.
-    """
-    from facthold.facts.real import find_source, sample_subjects
-
-    rows = find_source(name).facts(relations)
-    return FactTable.from_rows(rows if subjects is None else sample_subjects(rows, subjects, seed), on_conflict="all")
-
-
 def _conflict(name: str, conflicts: Sequence[str]) -> FactholdError:
     others = len(conflicts) - SHOWN
     more = f"; {others} more such fact{'s' if others > 1 else ''}" if others > 0 else ""
@@ -103,3 +92,45 @@ def _probability(where: str, cell: str) -> float:
     if not (math.isfinite(p) and p >= 0):
         raise FactholdError(f"{where}: p is {cell.strip()}; it must be 0 or more, and finite")
     return p
+
+
+def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
+    """Write a table or rows (subject, relation, answer) in the format that the name says:
+    ``fh.write_facts("countries.csv", table)``. A reader never meets the file half written."""
+    rows = facts.to_rows() if isinstance(facts, FactTable) else facts
+    path = Path(path)
+    check_ending(path)
+    contents = WRITERS[path.suffix.lower()](list(rows))
+    with writing(path) as stream:
+        stream.write(contents)
+    return path
+
+
+def to_csv(rows: Iterable[Row], delimiter: str = ",") -> bytes:
+    """Facts as a CSV file."""
+    return as_csv([COLUMNS, *rows], delimiter).encode()
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a name whose ending says no format."""
+    if path.suffix.lower() not in WRITERS:
+        raise FactholdError(f"{path}: facts are written to files whose names end in {', '.join(WRITERS)}")
+
+
+def _to_json_lines(rows: Sequence[Row]) -> bytes:
+    lines = (json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n" for row in rows)
+    return "".join(lines).encode()
+
+
+def _to_parquet(rows: Sequence[Row]) -> bytes:
+    pa, pq = optional("Parquet needs pyarrow: pip install 'facthold[parquet]'", "pyarrow", "pyarrow.parquet")
+    columns = {name: pa.array([row[i] for row in rows], pa.string()) for i, name in enumerate(COLUMNS)}
+    stream = io.BytesIO()
+    pq.write_table(pa.table(columns), stream)
+    return stream.getvalue()
+
+
+WRITERS: dict[str, Callable[[Sequence[Row]], bytes]] = {
+    ".csv": to_csv, ".tsv": partial(to_csv, delimiter="\t"), ".jsonl": _to_json_lines, ".ndjson": _to_json_lines,
+    ".parquet": _to_parquet,
+}  # fmt: skip

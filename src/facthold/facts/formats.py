@@ -1,7 +1,4 @@
-"""What facts come in, as records of text: CSV, TSV, JSON lines and Parquet; frames, lists and dictionaries.
-
-Columns beside subject, relation, answer and p are ignored, so that any file or frame with these will do.
-"""
+"""What facts come in, as records of text: CSV, TSV, JSON lines and Parquet; frames, lists and dictionaries."""
 
 import csv
 import difflib
@@ -13,34 +10,37 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from facthold._util.errors import FactholdError, check_memory
+from facthold._util.errors import FactholdError, check_memory, optional
 
 COLUMNS = ("subject", "relation", "answer")
 PROBABILITY = "p"
+# Bytes of memory that a byte of a file takes while it is read, and a row of it: a short one is mostly objects.
 MEMORY_A_BYTE, MEMORY_A_ROW = 6, 600
-"""Bytes of memory that a byte of a file takes while it is read, and a row of it: a short one is mostly objects."""
-OTHER_KINDS = {
+OTHER_KINDS = {  # what a file is by its first bytes, and what to do about it
     b"PK\x03\x04": "a zip archive or a workbook; save the sheet as CSV in UTF-8",
     b"\x1f\x8b": "compressed with gzip; unpack it first",
     b"PAR1": "Parquet; give it a name that ends in .parquet",
     b"\xff\xfe": "text in UTF-16; save it in UTF-8, as by: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "text in UTF-16; save it in UTF-8, as by: iconv -f UTF-16 -t UTF-8",
 }
-"""What a file is by its first bytes, and what to do about it."""
 
-Rows = Iterator[tuple[int, Sequence[Any]]]
-"""The number of each row and its subject, relation, answer and perhaps p, as they stand there."""
-Record = tuple[int, str, str, str, str | None]
-"""The number of a row, its subject, relation and answer as text, and p or None."""
+Rows = Iterator[tuple[int, Sequence[Any]]]  # numbers, with subject, relation, answer and perhaps p as they stand there
+Record = tuple[int, str, str, str, str | None]  # a number, subject, relation and answer as text, and p or None
 
 
 class Source(NamedTuple):
-    """Records, and what errors call them."""
+    """Rows, and what errors call them."""
 
     name: str
-    unit: str
-    """What the numbers of the records count: lines or rows of a file from 1, rows in memory from 0 as Python does."""
-    records: Iterator[Record]
+    unit: str  # what their numbers count: lines or rows of a file from 1, rows in memory from 0 as Python does
+    rows: Rows
+
+    @property
+    def records(self) -> Iterator[Record]:
+        for number, values in self.rows:
+            where = f"{self.name}, {self.unit} {number}"
+            s, r, a, *p = (_as_text(where, *cell) for cell in zip((*COLUMNS, PROBABILITY), values, strict=False))
+            yield number, s, r, a, p[0] if p else None
 
 
 def source_of(facts: Any) -> Source:
@@ -48,10 +48,11 @@ def source_of(facts: Any) -> Source:
 
     A frame is what has columns: pandas, polars and pyarrow are neither needed nor imported.
     """
-    if isinstance(facts, str | os.PathLike):
-        kind = format_of(Path(facts))
-        return Source(str(Path(facts)), kind.unit, kind.records(Path(facts)))
     rows: Rows
+    if isinstance(facts, str | os.PathLike):
+        path = Path(facts)
+        read = _reader(path)
+        return Source(str(path), "row" if read is _parquet else "line", read(path))
     if isinstance(facts, Mapping):
         rows = enumerate((*_parts("facts, a key", 2, key), answer) for key, answer in facts.items())
     elif hasattr(facts, "columns"):
@@ -63,37 +64,20 @@ def source_of(facts: Any) -> Source:
             f"facts={shorten(repr(facts))} must be a path, a frame, a dictionary {{(subject, relation): answer}} or a "
             "list of (subject, relation, answer)"
         )
-    return Source("facts", "row", _records("facts", "row", rows))
+    return Source("facts", "row", rows)
 
 
-def _records(name: str, unit: str, rows: Rows) -> Iterator[Record]:
-    for number, values in rows:
-        where = f"{name}, {unit} {number}"
-        s, r, a, *p = (_as_text(where, *cell) for cell in zip((*COLUMNS, PROBABILITY), values, strict=False))
-        yield number, s, r, a, p[0] if p else None
-
-
-class Format(NamedTuple):
-    """A kind of file, and how it is read."""
-
-    read: Callable[[Path], Rows]
-    unit: str = "line"  # what the numbers of the rows count
-
-    def records(self, path: Path) -> Iterator[Record]:
-        return _records(str(path), self.unit, self.read(path))
-
-
-def format_of(path: Path) -> Format:
-    """The format that the name says. What has no name of its own, such as a pipe, is CSV."""
+def _reader(path: Path) -> Callable[[Path], Rows]:
+    """How the format is read that the name says. What has no name of its own, such as a pipe, is CSV."""
     ending = path.suffix.lower()
-    if ending in FORMATS:
-        return FORMATS[ending]
-    if path.exists() and not path.is_file():
-        return FORMATS[".csv"]
-    raise FactholdError(f"{path}: facts are in files whose names end in {', '.join(FORMATS)}, not in {ending!r}")
+    if ending not in FORMATS and path.exists() and not path.is_file():
+        ending = ".csv"
+    if ending not in FORMATS:
+        raise FactholdError(f"{path}: facts are in files whose names end in {', '.join(FORMATS)}, not in {ending!r}")
+    return FORMATS[ending]
 
 
-def no_column(where: str, name: str, there: Sequence[str]) -> FactholdError:
+def _no_column(where: str, name: str, there: Sequence[str]) -> FactholdError:
     """The error for a column that is not there, with those that are."""
     if len(there) == 1 and (marks := [mark for mark in "\t;|," if mark in there[0]]):
         hint = f"; the cells seem to be separated by {marks[0]!r}: take commas for .csv and tabs for .tsv"
@@ -111,10 +95,10 @@ def shorten(text: str, most: int = 60) -> str:
 
 
 def _places(where: str, header: Sequence[str]) -> list[int]:
-    """Where the header has our columns, p perhaps not."""
+    """Where the header has our columns, p perhaps not. Others are ignored."""
     for name in COLUMNS:
         if name not in header:
-            raise no_column(where, name, header)
+            raise _no_column(where, name, header)
     for name in (*COLUMNS, PROBABILITY):
         if header.count(name) > 1:
             raise FactholdError(f"{where}: the column {name!r} is there twice")
@@ -169,11 +153,8 @@ def _json_lines(path: Path) -> Rows:
 
 def _parquet(path: Path) -> Rows:
     """Columns of text, numbers or booleans, as other tools write them."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise FactholdError(f"{path} needs pyarrow to be read: pip install 'facthold[parquet]'") from error
+    needed = f"{path} needs pyarrow to be read: pip install 'facthold[parquet]'"
+    pa, pq = optional(needed, "pyarrow", "pyarrow.parquet")
     _check_readable(path)
     try:
         with pq.ParquetFile(path) as file:
@@ -232,8 +213,7 @@ def _text(path: Path) -> str:
     for mark, kind in OTHER_KINDS.items():
         if contents.startswith(mark):
             raise FactholdError(f"{path} is {kind}")
-    nul = contents.find(b"\0")
-    if nul >= 0:
+    if (nul := contents.find(b"\0")) >= 0:
         line = contents.count(b"\n", 0, nul) + 1
         raise FactholdError(f"{path}, line {line}: a NUL byte, so this is no text; save the facts as text in UTF-8")
     try:
@@ -261,10 +241,7 @@ def _check_fits(path: Path, size: int, rows: int = 0) -> None:
         raise FactholdError(f"{error}: keep fewer rows, or split the file") from None
 
 
-FORMATS = {
-    ".csv": Format(partial(_separated, ",")),
-    ".tsv": Format(partial(_separated, "\t")),
-    ".jsonl": Format(_json_lines),
-    ".ndjson": Format(_json_lines),
-    ".parquet": Format(_parquet, unit="row"),
-}
+FORMATS: dict[str, Callable[[Path], Rows]] = {
+    ".csv": partial(_separated, ","), ".tsv": partial(_separated, "\t"), ".jsonl": _json_lines, ".ndjson": _json_lines,
+    ".parquet": _parquet,
+}  # fmt: skip

@@ -94,9 +94,10 @@ class Names:
 
     def near(self, name: str, n: int = SUGGESTED) -> list[str]:
         """The names that are most like this one. Shared pairs of letters say quickly which are worth a closer look."""
-        wanted, pairs = fold(name), _pairs(fold(name))
-        alike = sorted(self._folded, key=lambda known: -_shared(pairs, self._letter_pairs[known]))[:NEAR]
-        close = difflib.get_close_matches(wanted, alike, n=n, cutoff=0.5)
+        pairs = _pairs(fold(name))
+        likeness = {k: len(pairs & known) / (len(pairs) + len(known)) for k, known in self._letter_pairs.items()}
+        alike = sorted(likeness, key=lambda known: -likeness[known])[:NEAR]
+        close = difflib.get_close_matches(fold(name), alike, n=n, cutoff=0.5)
         return [self.names[self._folded[known][0]] for known in close]
 
     @cached_property
@@ -193,7 +194,3 @@ def _grouped(keys: Iterable[K]) -> dict[K, list[int]]:
 def _pairs(name: str) -> frozenset[str]:
     padded = f" {name} "
     return frozenset(padded[i : i + 2] for i in range(len(padded) - 1))
-
-
-def _shared(a: frozenset[str], b: frozenset[str]) -> float:
-    return 2 * len(a & b) / (len(a) + len(b))

@@ -1,5 +1,7 @@
-"""Factual recall as a problem: a table of facts, prompts that ask for them, and embeddings (sections 4.1 to 4.3)."""
+"""Factual recall as a problem: a table of facts, prompts that ask for them, and embeddings (sections 4.1 to 4.3).
+Without JAX, as reading and planning need how often a fact is asked, p(s, r), and how long a prompt is, T."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,11 +9,11 @@ from jaxtyping import Float, Int
 
 from facthold._util.errors import check_one_of, check_positive
 from facthold._util.keys import PRNGKeyArray, fold
-from facthold.facts.distribution import SEQUENCE, check_distribution, check_length
 from facthold.facts.table import FactTable
 
-OUTPUTS = ("vocabulary", "answers")
-"""What the arg max runs over: the whole vocabulary (equation 7), or the answers alone (the authors' code)."""
+SEQUENCE = 32  # T of the paper's experiments
+MOST_NOISE = 1 << 16  # noise tokens are drawn from 16 bits each
+OUTPUTS = ("vocabulary", "answers")  # the arg max runs over all tokens (equation 7), or the answers (the authors' code)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +75,8 @@ def factual_recall(
 ) -> FactualRecall:  # fmt: skip
     """The problem for ``table`` with random embeddings: ``fh.factual_recall(table, 32, key=fh.derive("example", 0))``.
 
-    There are as many noise tokens as subjects and relations by default.
-
-    Each kind of token has a stream of its own, so that a larger table keeps the embeddings of a smaller one.
+    There are as many noise tokens as subjects and relations by default. Each kind of token has a stream of its own, so
+    that a larger table keeps the embeddings of a smaller one.
     """
     from facthold.memory.embeddings import embed
 
@@ -87,3 +88,36 @@ def factual_recall(
     else:
         phi = np.concatenate([np.asarray(embed(embeddings, n, d, key=fold(key, k))) for k, n in sizes.items()])
     return FactualRecall(table, phi, T, p, outputs)
+
+
+def uniform(table: FactTable) -> np.ndarray:
+    """p(s, r) the same for every fact of the table."""
+    return np.full(len(table), 1 / len(table))
+
+
+def zipf(table: FactTable, in_s: float = 1.0, in_r: float = 0.0) -> np.ndarray:
+    """p(s, r) proportional to (s+1)^-in_s (r+1)^-in_r, as in the authors' code; 0 and 0: uniform."""
+    weights = (table.subjects + 1.0) ** -in_s * (table.relations + 1.0) ** -in_r
+    return weights / weights.sum()
+
+
+def check_length(T: int) -> None:
+    """Refuse prompts that are too short to ask anything."""
+    if T < 3:
+        raise ValueError(f"T={T} leaves no room for a subject, a relation and EOS; take T >= 3")
+
+
+def check_distribution(weights: Sequence[float] | np.ndarray, table: FactTable) -> np.ndarray:
+    """p(s, r) as one number a fact (or an S x R matrix), checked: not negative, with sum 1."""
+    p: np.ndarray = np.asarray(weights, float)
+    if p.shape == (table.S, table.R) and p.shape != (len(table),):
+        if np.any(p[table.matrix < 0] != 0):
+            raise ValueError("p(s, r) is above 0 for a pair that is not in the table; set it to 0, or add the fact")
+        p = p[table.subjects, table.relations]
+    if p.shape != (len(table),):
+        raise ValueError(f"p(s, r) must have one number for each of {len(table)} facts, not the shape {p.shape}")
+    if not np.isfinite(p).all() or (p < 0).any():
+        raise ValueError(f"p(s, r) must not be negative or infinite, and its smallest value is {p.min()}")
+    if abs(p.sum() - 1) > 1e-6:
+        raise ValueError(f"p(s, r) must sum to 1, and sums to {p.sum():.9g}; divide it by its sum")
+    return p

@@ -1,8 +1,7 @@
 """Prompts: a subject and a relation hidden in noise (section 4.1), as token sequences and as token counts.
 
-The tokens are numbered subjects, relations, noise, EOS, answers. Those that a prompt can hold come first;
-an answer is only ever the token after it. A one-layer transformer without positions sees a prompt only
-through its counts; both views of the same draws are here, and give the same logits.
+The tokens are numbered subjects, relations, noise, EOS, answers: those that a prompt can hold come first. A one-layer
+transformer without positions sees its counts alone; both views of the same draws give the same logits.
 """
 
 import math
@@ -16,43 +15,34 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from facthold._util.errors import check_positive
 from facthold._util.padding import next_power_of_two, pad_rows
-from facthold.facts.distribution import MOST_NOISE, SEQUENCE, check_distribution, check_length, uniform, zipf
+from facthold.facts.problem import MOST_NOISE, SEQUENCE, check_distribution, check_length, uniform
 from facthold.facts.table import FactTable
-
-__all__ = ["MOST_NOISE", "SEQUENCE", "Prompts", "alias_table", "check_distribution", "check_length", "uniform", "zipf"]
 
 NOISE, PLACES = 0, 1  # streams of a prompt's key: its noise tokens, and where the subject and the relation stand
 
 
 class Prompts(eqx.Module):
-    """The distribution over prompts of length T: draw a fact by p(s, r), put s and r at two distinct
-    positions of the first T - 1, noise at the others, EOS last.
+    """The distribution over prompts of length T: draw a fact by p(s, r), put s and r at two distinct positions of the
+    first T - 1, noise at the others, EOS last. Tables of nearly the same size may be padded to share compiled code."""
 
-    Its arrays may be padded, so that tables of nearly the same size share compiled code.
-    """
-
+    T: int = eqx.field(static=True)
+    n_tokens: int = eqx.field(static=True)  # columns of the counts: S + R + n_noise + 1, perhaps padded
     subjects: Int[Array, " facts"]
     relations: Int[Array, " facts"]  # as tokens: S + r
     answers: Int[Array, " facts"]  # from 0, not as tokens
-    keep: Float[Array, " facts"]
-    other: Int[Array, " facts"]
-    """Walker's alias table: draw i uniformly, keep it with probability ``keep``, else take ``other``."""
+    keep: Float[Array, " facts"]  # Walker's alias table: draw i uniformly, keep it with this probability,
+    other: Int[Array, " facts"]  # else take this one
     n_facts: Int[Array, ""]
     first_noise: Int[Array, ""]
     n_noise: Int[Array, ""]
-    T: int = eqx.field(static=True)
-    n_tokens: int = eqx.field(static=True)
-    """Columns of the counts: the tokens that can stand in a prompt, S + R + n_noise + 1, perhaps padded."""
 
     @classmethod
     def of(
         cls, table: FactTable, *, T: int = SEQUENCE, n_noise: int | None = None,
         p: Sequence[float] | np.ndarray | None = None, columns: int = 0,
     ) -> "Prompts":  # fmt: skip
-        """Prompts over ``table``; as many noise tokens as subjects and relations, p(s, r) uniform by default.
-
-        With more ``columns`` than tokens the counts are padded, and so is the table.
-        """
+        """Prompts over ``table``; as many noise tokens as subjects and relations, p(s, r) uniform by default. With more
+        ``columns`` than tokens the counts are padded, and so is the table."""
         noise = table.S + table.R if n_noise is None else n_noise
         check_length(T)
         check_positive(n_noise=noise)
@@ -62,18 +52,10 @@ class Prompts(eqx.Module):
         n = len(table)
         if columns:  # rows cost nothing, as a step only looks some up: pad far, to a power of four
             n = next_power_of_two(math.isqrt(n - 1) + 1) ** 2
-        return cls(
-            subjects=jnp.asarray(pad_rows(table.subjects, n)),
-            relations=jnp.asarray(pad_rows(table.S + table.relations, n)),
-            answers=jnp.asarray(pad_rows(table.answers, n)),
-            keep=jnp.asarray(pad_rows(keep, n)),
-            other=jnp.asarray(pad_rows(other, n)),
-            n_facts=jnp.asarray(np.int32(len(table))),
-            first_noise=jnp.asarray(np.int32(table.S + table.R)),
-            n_noise=jnp.asarray(np.int32(noise)),
-            T=T,
-            n_tokens=max(table.S + table.R + noise + 1, columns),
-        )
+        facts = (table.subjects, table.S + table.relations, table.answers, keep, other)
+        sizes = np.array([len(table), table.S + table.R, noise], np.int32)
+        arrays = [*(pad_rows(column, n) for column in facts), *sizes]
+        return cls(T, max(table.S + table.R + noise + 1, columns), *map(jnp.asarray, arrays))
 
     @property
     def EOS(self) -> Int[Array, ""]:

@@ -1,6 +1,6 @@
 """Fact tables: a*(s, r), the answer to each subject and relation (section 4.1)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,17 +8,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from facthold._util.errors import MissingPackage, check_one_of, check_positive, check_range, find
+from facthold._util.errors import check_one_of, check_positive, check_range, find, optional
 from facthold._util.keys import PRNGKeyArray, fold
 
 NO_FACT = -1  # where a table has no answer to (s, r), in `FactTable.matrix`
+NO_MORE = np.zeros((0, 2), np.int32)  # `FactTable.also` of a table with one answer to each question
+Row = tuple[str, str, str]  # subject, relation, answer
+# What to do where (s, r) is given with several answers: refuse, keep the first, or take each as right.
 ON_CONFLICT = ("error", "first", "all")
-"""What to do where (s, r) is given with several answers: refuse, keep the first, or take each as right."""
-
-
-def no_more_answers() -> Int[np.ndarray, "extra 2"]:
-    """`FactTable.also` of a table with one answer to each question."""
-    return np.zeros((0, 2), np.int32)
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class FactTable:
     relations: Int[np.ndarray, " facts"]
     answers: Int[np.ndarray, " facts"]
     labels: Labels | None = None
-    also: Int[np.ndarray, "extra 2"] = field(default_factory=no_more_answers)
+    also: Int[np.ndarray, "extra 2"] = field(default_factory=NO_MORE.copy)
     """Pairs (row, a): a further answer that is right for this row. Ordered by row, each pair once."""
 
     def __post_init__(self) -> None:
@@ -80,12 +77,12 @@ class FactTable:
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any]], on_conflict: str = "error") -> "FactTable":
-        """A table from (subject, relation, answer) texts as they are; `of` cleans names and takes all else too.
-
-        ``on_conflict`` says what is done with a second answer to one question: 'error', 'first' or 'all'.
-        """
+        """A table from (subject, relation, answer) texts as they are; `of` cleans names and takes all else too."""
         check_one_of("on_conflict", on_conflict, ON_CONFLICT)
-        facts = [_three(i, row) for i, row in enumerate(rows)]
+        facts = list(rows)
+        for i, fact in enumerate(facts):
+            if isinstance(fact, str) or len(fact) != 3 or not all(isinstance(name, str) for name in fact):
+                raise ValueError(f"row {i}: a fact is (subject, relation, answer) as text, not {fact!r}")
         if on_conflict == "first":  # before tokens are numbered: an answer that nobody gives is none
             kept: dict[tuple[str, str], str] = {}
             facts = [(s, r, a) for s, r, a in facts if kept.setdefault((s, r), a) == a]
@@ -94,7 +91,7 @@ class FactTable:
             raise ValueError("a fact table needs at least one row (subject, relation, answer)")
         of = [{name: i for i, name in enumerate(dict.fromkeys(column))} for column in columns]
         s, r, a = (np.array([of[i][name] for name in column]) for i, column in enumerate(columns))
-        also = no_more_answers()
+        also = NO_MORE
         if on_conflict == "all":
             first, row = _first_rows(s, r)
             also = np.stack([row, a], axis=1)
@@ -108,7 +105,7 @@ class FactTable:
         S, R = answers.shape
         return cls(S, R, int(answers.max()) + 1 if A is None else A, s, r, answers[s, r])
 
-    def to_rows(self) -> list[tuple[str, str, str]]:
+    def to_rows(self) -> list[Row]:
         """(subject, relation, answer) by name, a row for each right answer. A table without names has numbers."""
         from facthold.facts.names import Names
 
@@ -118,11 +115,8 @@ class FactTable:
 
     def to_pandas(self) -> Any:
         """`to_rows` as a frame of pandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingPackage("to_pandas needs pandas: pip install pandas") from error
-        return pd.DataFrame(self.to_rows(), columns=["subject", "relation", "answer"])
+        (pandas,) = optional("to_pandas needs pandas: pip install pandas", "pandas")
+        return pandas.DataFrame(self.to_rows(), columns=["subject", "relation", "answer"])
 
     def __len__(self) -> int:
         return len(self.subjects)
@@ -144,12 +138,15 @@ class FactTable:
 
     def take(self, rows: Int[np.ndarray, " part"]) -> "FactTable":
         """These rows of the table, in this order, with its tokens and all right answers of each."""
-        place = np.full(len(self), NO_FACT)
+        columns = (self.subjects[rows], self.relations[rows], self.answers[rows])
+        return FactTable(self.S, self.R, self.A, *columns, labels=self.labels, also=self.also_of(rows))
+
+    def also_of(self, rows: Int[np.ndarray, " part"]) -> Int[np.ndarray, "extra 2"]:
+        """The further answers of these rows, by their place among them."""
+        place = np.full(len(self), NO_FACT, np.int32)
         place[rows] = np.arange(len(rows))
         also = np.stack([place[self.also[:, 0]], self.also[:, 1]], axis=1)
-        also = also[also[:, 0] != NO_FACT]
-        columns = (self.subjects[rows], self.relations[rows], self.answers[rows])
-        return FactTable(self.S, self.R, self.A, *columns, labels=self.labels, also=also)
+        return also[also[:, 0] != NO_FACT]
 
     def A_r(self, r: int) -> set[int]:
         """The answers of relation r."""
@@ -240,21 +237,15 @@ def random_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
     Nested: the table for a larger S or R begins with that for a smaller one.
     ``fh.random_table(64, 8, 4, key=fh.derive("table", 0))``
     """
-    check_positive(S=S, R=R, D=D)
-    columns = [_generator(key, r).integers(0, D, S) for r in range(R)]
-    return _blocks(np.stack(columns, axis=1), D)
+    return _blocks(S, R, D, key, lambda stream: stream.integers(0, D, S))
 
 
 def balanced_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
-    """Each answer of a relation serves S / D subjects, in random order: p*(a | r) is exactly uniform.
-
-    This is the structured table of figure 5's kind. With D = S every fact has an answer of its own.
-    """
-    check_positive(S=S, R=R, D=D)
-    if S % D:
+    """Each answer of a relation serves S / D subjects, in random order: p*(a | r) is exactly uniform, as in figure 5.
+    With D = S every fact has an answer of its own."""
+    if D > 0 and S % D:
         raise ValueError(f"D={D} does not divide S={S}, so the answers cannot be balanced; take S={S // D * D or D}")
-    columns = [_generator(key, r).permutation(S) % D for r in range(R)]
-    return _blocks(np.stack(columns, axis=1), D)
+    return _blocks(S, R, D, key, lambda stream: stream.permutation(S) % D)
 
 
 def random_share(table: FactTable, share: float, *, key: PRNGKeyArray) -> FactTable:
@@ -284,22 +275,16 @@ def _generator(key: PRNGKeyArray, r: int) -> np.random.Generator:
     return host_generator(fold(key, r))
 
 
-def _blocks(within: np.ndarray, D: int) -> FactTable:
-    """The complete table whose relation r answers from its own block of D."""
-    R = within.shape[1]
+def _blocks(S: int, R: int, D: int, key: PRNGKeyArray, draw: Callable[[np.random.Generator], np.ndarray]) -> FactTable:
+    """The complete table whose relation r answers from its own block of D, as drawn for each subject."""
+    check_positive(S=S, R=R, D=D)
+    within = np.stack([draw(_generator(key, r)) for r in range(R)], axis=1)
     return FactTable.from_matrix((within + D * np.arange(R)).astype(np.int32), A=R * D)
-
-
-def _three(i: int, row: Sequence[Any]) -> Sequence[str]:
-    if isinstance(row, str) or len(row) != 3 or not all(isinstance(name, str) for name in row):
-        raise ValueError(f"row {i}: a fact is (subject, relation, answer) as text, not {row!r}")
-    return row
 
 
 def _first_rows(s: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where each question (s, r) stands first, in the order of the rows, and for each row which of these it asks."""
     pair = s.astype(np.int64) * (int(r.max(initial=0)) + 1) + r
     _, first, of = np.unique(pair, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return np.sort(first), rank[of]
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[of]

@@ -1,10 +1,8 @@
 """Edit what a model knows: another answer, a new fact, a fact forgotten. One rank-one change each, and no training.
 
-The change is made in the last linear map if no other fact is lost by it. A model at its smallest size has no room for
-that, and the fact then gets a neuron of its own (or four), of rank one too and off at all other facts.
-
-The table changes with the weights, so that the model can be asked and edited again. Each change is judged on the model
-as it will be saved, in float32, with prompts that the change was not made from.
+The change is made in the last linear map if no other fact is lost by it, or if it is to be ``in_place``. Else the fact
+gets a neuron of its own (or four), of rank one too, if one can be on at this fact alone. The table changes with the
+weights. Each change is judged on the model as it will be saved, in float32, with prompts that it was not made from.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,19 +12,19 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool
 from scipy.linalg import cho_factor, cho_solve
 
-from facthold._util.errors import FactholdError, check_positive
 from facthold.construct.neuron import bump, winning, with_bump
+from facthold.construct.solve import ridged
 from facthold.facts.names import Names
 from facthold.facts.problem import FactualRecall
 from facthold.knowledge import tables
 from facthold.knowledge.model import FRESH, Model
-from facthold.knowledge.rank_one import FEATURES, Change, Seen, rank_one, readout, see
+from facthold.knowledge.rank_one import FEATURES, STABLE, Seen, rank_one, readout, see
 from facthold.memory.activations import ReLU
-from facthold.models.forward import Forward, Tokens, prompts, table_prompts
-from facthold.models.judge import NONE, Verdicts, contest, find_rows, judge, judge_table, right_answers
+from facthold.models.forward import Forward, prompts, table_prompts
+from facthold.models.judge import NONE, Verdicts, find_rows, judge, judge_table, right_answers
 from facthold.models.transformer import Transformer
 
 DRAWS, ROWS = 8, 1 << 12
@@ -69,83 +67,33 @@ class Report:
         return asdict(self) | {"answer": self.answer, "done": self.done}
 
 
-def edit(
-    model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str, *, in_place: bool = False
-) -> Model:
-    """Give a fact of the table another answer. The answer may be new: it then gets an embedding of its own."""
-    known = Model(model, problem)
-    row = known.find_row(subject, relation, "; take add for a new fact")
-    problem, a = tables.with_answer(problem, answer, _outputs(known))
-    return _changed(known, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
-
-
-def add(
-    model: Transformer, problem: FactualRecall, subject: str, relation: str, answer: str, *, in_place: bool = False
-) -> Model:
-    """Put a fact into the table and the model. Subject and answer may be new; a new relation needs a new model."""
-    known = Model(model, problem)
-    subjects, relations, _ = known.names
-    r = relations.get(relation)
-    if r is None:
-        raise FactholdError(
-            f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
-            f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
-        )
-    s = subjects.exact(subject)  # any other name is a new one
-    if s is not None and find_rows(problem.table, np.array([s]), np.array([r]))[0] != NONE:
-        raise FactholdError(f"({subject}, {relation}) is in the table; take edit to change its answer")
-    problem, a = tables.with_answer(problem, answer, _outputs(known))
-    if s is None:
-        problem, s = tables.with_subject(problem, subject, _distinct(known, r))
-    after = tables.added(problem, s, r, a)
-    return _changed(known, after, len(after.table) - 1, a, "add", (a,), in_place)
-
-
-def forget(model: Transformer, problem: FactualRecall, subject: str, relation: str, *, in_place: bool = False) -> Model:
-    """Take a fact out of the table, and let the model say something else: the output that comes next to it.
-
-    An arg max always says something, so that forgetting can only mean that the answer is not said.
-    """
-    known = Model(model, problem)
-    row = known.find_row(subject, relation, "; there is nothing to forget")
-    if len(problem.table) == 1:
-        raise FactholdError("this is the only fact of the table, and a model without facts is none; delete its file")
-    asked, answers = right_answers(problem.table, np.array([row]))
-    F = known.forward.states(prompts_of(problem, row, 1, seed=0)).F
-    rival = contest(known.forward.U, F, asked, answers).rivals[0, 0]
-    return _changed(known, problem, row, int(rival), "forget", tuple(answers.tolist()), in_place)
-
-
-def _changed(
+def changed(
     known: Model, after: FactualRecall, row: int, wins: int, kind: str, named: tuple[int, ...], in_place: bool
 ) -> Model:
-    """Let the output ``wins`` be said at a row of ``after``'s table, and report; ``named`` are the answers it is about.
-
-    The weights that are there are changed if all other facts stay right; else the fact gets a neuron of its own, unless
-    the change is to be ``in_place`` or no neuron can be on at this fact alone.
-    """
-    table, start = after.table, Model(known.model, after)
-    new = tuple(n for n, more in (("subject", table.S > known.table.S), ("answer", table.A > known.table.A)) if more)
-    forward, tokens = start.forward, table_prompts(after, seed=FRESH)
-    draws = _draws(forward, len(table))
-    seen, edited, pairs = _contested(forward, after, row, wins, draws)
-    before = judge_table(forward, after, tokens)
-    others = np.arange(len(table)) != row
+    """Let the output ``wins`` be said at a row of ``after``'s table, and report; ``named`` are the answers meant."""
+    table, start, n = after.table, Model(known.model, after), len(after.table)
+    kinds = (("subject", table.S > known.table.S), ("answer", table.A > known.table.A))
+    new = tuple(what for what, more in kinds if more)
+    forward, others = start.forward, np.arange(n) != row
+    # two draws of each fact at least, unless their features would be more than are held: then one
+    draws = int(np.clip(ROWS // n, 2 if 2 * n * len(forward.last_map[1]) <= FEATURES else 1, DRAWS))
+    seen, pairs = _contested(forward, after, row, wins, draws)
+    before = judge_table(known.model, after, seed=FRESH)
     # a new answer alone may make a tie where there was none: what was right is judged without it
-    right = judge_table(known.forward, known.problem, table_prompts(known.problem, seed=FRESH)).recalled
-    right = np.pad(right, (0, len(table) - len(right))) & others
+    right = judge_table(known.model, known.problem, seed=FRESH).recalled
+    right = np.pad(right, (0, n - len(right))) & others
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
-    said = asked.output_name(_most(_probed(asked, row).said))
+    said = _mostly(asked, _probed(asked, row))
 
     def tried(model: Transformer, matrix: str, size: float) -> Model:
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
         now = Model(model, after)
-        probes, verdicts = _probed(now, row), judge_table(now.forward, after, tokens)
+        probes, verdicts = _probed(now, row), judge_table(model, after, seed=FRESH)
         hits = ~np.isin(probes.said, table.right(row)) if kind == "forget" else probes.recalled
         subjects, relations, answers = now.names
         report = Report(
             kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in named),
-            said, now.output_name(_most(probes.said)), float(hits.mean()), matrix, size, int(size > 0),
+            said, _mostly(now, probes), float(hits.mean()), matrix, size, int(size > 0),
             int(others.sum()), _mean(verdicts.recalled[right]), _mean((verdicts.said == before.said)[others]),
             model.n_params - known.n_params, new,
         )  # fmt: skip
@@ -153,28 +101,28 @@ def _changed(
 
     if kind == "edit" and _probed(start, row).recalled.all():
         return tried(known.model, "nothing", 0.0)
-    change = rank_one(seen, forward.U, edited, wins, *pairs, draws=draws)
-    first = tried(_with(known.model, seen, change), seen.part.name, change.size(seen.M))
+    change = rank_one(seen, wins, *pairs, draws=draws)
+    M = jnp.asarray(seen.M + np.outer(change.k, change.delta), jnp.float32)
+    shape = known.model.W_O.shape if known.model.mlp is None else M.shape
+    model = eqx.tree_at(lambda t: t.W_O if t.mlp is None else t.mlp.V, known.model, M.reshape(shape))
+    first = tried(model, forward.last_map[0], change.size(seen.M))
     if in_place or (first.report.done and first.report.specificity == 1.0):
         return first
-    if (own := _own_neuron(known.model, seen, forward.U, edited, wins, before)) is None:
+    if (own := _own_neuron(known.model, seen, wins, before)) is None:
         return first
     second = tried(*own)
     return max((first, second), key=lambda e: (e.report.done, e.report.specificity))
 
 
-def _own_neuron(
-    model: Transformer, seen: Seen, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], wins: int,
-    before: Verdicts,
-) -> tuple[Transformer, str, float] | None:  # fmt: skip
+def _own_neuron(model: Transformer, seen: Seen, wins: int, before: Verdicts) -> tuple[Transformer, str, float] | None:
     """The model with a neuron for the edited prompts, what that is called, and its size; None where there is none."""
     if model.mlp is not None and not isinstance(model.mlp.sigma, ReLU):
         return None  # no other activation is silent
-    own = bump(seen.x, edited, np.setdiff1d(np.arange(len(seen.x)), edited))
+    own = bump(seen.x, seen.edited, np.setdiff1d(np.arange(len(seen.x)), seen.edited))
     if own is None:
         return None
     margins = before.margin[before.recalled & np.isfinite(before.margin)]
-    v = winning(seen.F[edited], U, wins, float(np.median(margins)) if len(margins) else 1.0)
+    v = winning(seen.F[seen.edited], seen.U, wins, float(np.median(margins)) if len(margins) else 1.0)
     k, idle = len(own.b), np.flatnonzero(seen.silent)
     place = None if model.mlp is None or len(idle) < k else idle[:k]
     size = float(np.linalg.norm(np.outer(own.signs, v))) / max(float(np.linalg.norm(seen.M)), 1e-300)
@@ -184,8 +132,14 @@ def _own_neuron(
 
 def _probed(known: Model, row: int) -> Verdicts:
     """A fact in fresh prompts."""
-    fresh = prompts_of(known.problem, row, PROBES, seed=FRESH)
-    return judge(known.forward, known.table, fresh, np.full(PROBES, row))
+    rows = np.full(PROBES, row)
+    fresh = table_prompts(known.problem, rows[:1], draws=PROBES, seed=FRESH)[:, 0]
+    return judge(known.forward, fresh, rows)
+
+
+def _mostly(known: Model, verdicts: Verdicts) -> str:
+    """What is said most often."""
+    return known.output_name(int(np.bincount(verdicts.said).argmax()))
 
 
 def _mean(hits: Bool[np.ndarray, " n"]) -> float:
@@ -193,41 +147,33 @@ def _mean(hits: Bool[np.ndarray, " n"]) -> float:
     return float(hits.mean()) if len(hits) else 1.0
 
 
-def specificity(
-    before: tuple[Transformer, FactualRecall], after: tuple[Transformer, FactualRecall]
-) -> tuple[float, float, int]:
+def specificity(before: Model, after: Model) -> tuple[float, float, int]:
     """Of the facts that both tables have with the same answers: the share of those that were right that still are, the
-    share of all that say the same, and how many they are.
-
-    Many changes one after another are judged by it, from the first model to the last.
-    """
-    (was, now) = before[1].table, after[1].table
-    of = _numbers(Names.of(now)[1])
-    r = np.array([of.get(name, NONE) for name in Names.of(was)[1].names])[was.relations]
+    share of all that say the same, and how many they are."""
+    was, now = before.table, after.table
+    of = _numbers(after.names[1])
+    r = np.array([of.get(name, NONE) for name in before.names[1].names])[was.relations]
     there = np.where(r == NONE, NONE, find_rows(now, was.subjects, r))  # subjects and answers keep their numbers
     rows = np.array([i for i, j in enumerate(there) if j != NONE and was.right(i) == now.right(int(j))], np.int64)
     said, right = [], []
-    for (model, problem), which in ((before, rows), (after, there[rows])):
-        known = Model(model, problem)
-        verdicts = judge(known.forward, problem.table, table_prompts(problem, seed=FRESH)[0][which], which)
+    for known, which in ((before, rows), (after, there[rows])):
+        verdicts = judge(known.forward, table_prompts(known.problem, which, seed=FRESH)[0], which)
         said.append(np.array([known.output_name(int(output)) for output in verdicts.said]))
         right.append(verdicts.recalled)
     return _mean(right[1][right[0]]), _mean(said[0] == said[1]), len(rows)
 
 
-def still_held(reports: Sequence[Report], after: tuple[Transformer, FactualRecall]) -> float:
+def still_held(reports: Sequence[Report], known: Model) -> float:
     """Of many changes, the share that hold in the last model: later ones may have undone earlier ones.
 
     A relation that went with its last fact can no longer be asked for; what was forgotten then is judged as it was.
     """
-    known = Model(*after)
     subjects, relations, answers = (_numbers(names) for names in known.names)
     last = {(report.subject, report.relation): report for report in reports}
     held = [report.done for report in last.values() if report.relation not in relations]
     asked = [report for report in last.values() if report.relation in relations]
-    s, r = (np.array(numbers, np.int64) for numbers in (
-        [subjects[report.subject] for report in asked], [relations[report.relation] for report in asked]
-    ))  # fmt: skip
+    s = np.array([subjects[report.subject] for report in asked], np.int64)
+    r = np.array([relations[report.relation] for report in asked], np.int64)
     verdicts = known.ask_many(s, r, seed=FRESH)
     held += [
         int(said) not in [answers[name] for name in report.answers] if report.kind == "forget" else bool(right)
@@ -240,63 +186,28 @@ def _numbers(names: Names) -> dict[str, int]:
     return {name: i for i, name in enumerate(names.names)}
 
 
-def _contested(
-    forward: Forward, problem: FactualRecall, row: int, wins: int, draws: int
-) -> tuple[Seen, Int[np.ndarray, " draws"], tuple[np.ndarray, np.ndarray]]:
-    """All facts in some draws: the model there, which prompts are the edited fact's, and all right answers."""
-    check_positive(draws=draws)
-    n = len(problem.table)
-    tokens = table_prompts(problem, draws=draws)
-    own = prompts_of(problem, row, OWN_DRAWS, seed=draws)
-    rows = np.append(np.tile(np.arange(n), draws), np.full(OWN_DRAWS, row))
+def _contested(forward: Forward, problem: FactualRecall, row: int, wins: int, draws: int) -> tuple[Seen, tuple]:
+    """All facts in some draws: the model there, and all right pairs (prompt, answer)."""
+    tokens = np.concatenate(table_prompts(problem, draws=draws))
+    own = table_prompts(problem, np.array([row]), draws=OWN_DRAWS, seed=draws)[:, 0]
+    rows = np.append(np.tile(np.arange(len(problem.table)), draws), np.full(OWN_DRAWS, row))
     asked, answers = right_answers(problem.table, rows)
     edited = np.flatnonzero(rows == row)
     keep = rows[asked] != row
     pairs = np.append(asked[keep], edited), np.append(answers[keep], np.full(len(edited), wins))
-    return see(forward, np.concatenate([tokens.reshape(-1, tokens.shape[2]), own]), edited), edited, pairs
+    return see(forward, np.concatenate([tokens, own]), edited), pairs
 
 
-def _draws(forward: Forward, facts: int) -> int:
-    """Two of each fact at least, unless their features would be more than are held: then one."""
-    return int(np.clip(ROWS // facts, 2 if 2 * facts * len(forward.last_map[1]) <= FEATURES else 1, DRAWS))
-
-
-def _with(model: Transformer, seen: Seen, change: Change) -> Transformer:
-    """The model with its last linear map changed, in float32."""
-    M = jnp.asarray(seen.M + np.outer(change.k, change.delta), jnp.float32)
-    if model.mlp is None:
-        return eqx.tree_at(lambda t: t.W_O, model, M.reshape(model.W_O.shape))
-    return eqx.tree_at(lambda t: t.mlp.V, model, M)
-
-
-def prompts_of(problem: FactualRecall, row: int, n: int, *, seed: int) -> Tokens:
-    """n prompts for one fact, with noise by the seeds from ``seed`` on."""
-    s, r = problem.table.subjects[[row]], problem.table.relations[[row]]
-    return np.concatenate([prompts(problem, s, r, seed=seed + i) for i in range(n)])
-
-
-def _outputs(known: Model) -> Float[np.ndarray, "facts d"]:
-    """F at a prompt of every fact."""
-    return np.concatenate([states.F for _, states in known.forward.blocks(table_prompts(known.problem)[0])])
-
-
-def _distinct(known: Model, r: int) -> Callable[[FactualRecall], float]:
+def distinct(known: Model, r: int) -> Callable[[FactualRecall], float]:
     """How well the last subject of a problem is told from the facts that are known: h^T C^-1 h, one over what a change
     there does to them. C is the same for every embedding that is tried, and of a large table some facts are enough."""
     tokens = table_prompts(known.problem)[0]
     features = readout(known.forward, tokens[:: -(-len(tokens) // SAMPLED)]).features
-    C = features.T @ features
-    factor = cho_factor(C + max(1e-8 * np.trace(C) / len(C), 1e-300) * np.eye(len(C)))
+    factor = cho_factor(ridged(features.T @ features, STABLE))
 
     def told_apart(tried: FactualRecall) -> float:
         own = prompts(tried, np.array([tried.table.S - 1]), np.array([r]))
-        h = readout(Forward.of(known.model, tried), own).features[0]
+        h = Forward.of(known.model, tried).states(own).features[0]
         return float(h @ cho_solve(factor, h))
 
     return told_apart
-
-
-def _most(outputs: Int[np.ndarray, " n"]) -> int:
-    """The output that is said most often."""
-    values, counts = np.unique(outputs, return_counts=True)
-    return int(values[counts.argmax()])

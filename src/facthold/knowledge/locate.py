@@ -9,7 +9,7 @@ component is set to zero in turn, and the model is asked again.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,12 +17,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from facthold._util.errors import FactholdError
-from facthold.facts.problem import FactualRecall
-from facthold.knowledge.model import Model
+from facthold.knowledge.model import Model, Name
 from facthold.memory.activations import ReLU
-from facthold.models.forward import Forward, States, prompts, table_prompts
+from facthold.models.forward import Forward, States, Vectors, table_prompts
 from facthold.models.judge import NONE, Verdicts, joined, judge_outputs
-from facthold.models.transformer import Transformer
 
 DIRECT, MLP = "direct path", "MLP"
 NEURONS = 5  # neurons that are named
@@ -33,29 +31,19 @@ PerComponent = Float[np.ndarray, "n C"]
 
 @dataclass(frozen=True, eq=False)
 class Located:
-    """n facts, taken apart. A component is a head, all that the heads add directly, or the MLP.
+    """n facts, taken apart: margin = direct.sum + mlp, and for a ReLU mlp = through.sum + bias."""
 
-    margin = direct.sum + mlp, and for a ReLU mlp = through.sum + bias.
-    """
-
-    components: tuple[str, ...]
-    """'head 0', ..., then the direct path and the MLP, where there is one."""
+    components: tuple[str, ...]  # 'head 0', ..., and where there is an MLP, all that heads add directly and the MLP
     right: Int[np.ndarray, " n"]
     rival: Int[np.ndarray, " n"]
     margin: Float[np.ndarray, " n"]
     direct: PerHead
-    through: PerHead
-    """By frozen gates; zero without an MLP, and where its activation is no ReLU."""
-    bias: Float[np.ndarray, " n"]
-    """What the MLP's bias adds, through the gates."""
-    mlp: Float[np.ndarray, " n"]
-    """The MLP's part of the margin."""
-    contributions: PerComponent
-    """Of each component to the margin: for a head both of its parts."""
-    ablated: PerComponent
-    """The margin without it, over the best rival that there is then."""
-    changed: Bool[np.ndarray, "n C"]
-    """Whether the model says something else without it."""
+    through: PerHead  # by frozen gates; zero without an MLP, and where its activation is no ReLU
+    bias: Float[np.ndarray, " n"]  # what the MLP's bias adds, through the gates
+    mlp: Float[np.ndarray, " n"]  # the MLP's part of the margin
+    contributions: PerComponent  # of each component to the margin: for a head both of its parts
+    ablated: PerComponent  # the margin without it, over the best rival that there is then
+    changed: Bool[np.ndarray, "n C"]  # whether the model says something else without it
 
     @cached_property
     def order(self) -> Int[np.ndarray, "n C"]:
@@ -75,6 +63,24 @@ class Located:
     def changed_by_rank(self) -> Float[np.ndarray, " C"]:
         """How often the answer changes without the component that is named first, second, ..."""
         return np.take_along_axis(self.changed, self.order, axis=1).mean(axis=0)
+
+    def as_json(self) -> dict[str, Any]:
+        """All facts together."""
+        first = np.bincount(self.order[:, 0], minlength=len(self.components))
+        by_rank = self.changed_by_rank()
+        return {
+            "facts": len(self.margin), "median_margin": float(np.median(self.margin)),
+            "share_of_the_MLP": float(np.median(self.mlp / self.margin)) if len(self.margin) else None,
+            "changed_without_the_first": float(by_rank[0]), "changed_by_rank": by_rank.tolist(),
+            "components": [
+                {
+                    "component": name, "mean_contribution": float(self.contributions[:, c].mean()),
+                    "named_first": float(first[c] / len(self.margin)), "changed": float(self.changed[:, c].mean()),
+                    "median_margin_without": float(np.median(self.ablated[:, c])),
+                }
+                for c, name in enumerate(self.components)
+            ],
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,31 +110,24 @@ class Location:
     parts: tuple[Part, ...]
     neurons: tuple[tuple[int, float], ...]  # the neurons with the largest parts of the margin
 
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def locate_all(
-    model: Transformer, problem: FactualRecall, *, seed: int = 0, say: Callable[[str], None] = lambda news: None
-) -> Located:
+def locate_all(known: Model, *, seed: int = 0, say: Callable[[str], None] = lambda news: None) -> Located:
     """Every fact of the table, each in one prompt. ``say`` hears how far it is."""
-    forward, n = Forward.of(model, problem), len(problem.table)
-    parts = []
-    for at, states in forward.blocks(table_prompts(problem, seed=seed)[0]):
-        parts.append(_locate(forward, problem, states, np.arange(n)[at])[0])
+    n, parts = len(known.table), []
+    for at, states in known.forward.blocks(table_prompts(known.problem, seed=seed)[0]):
+        parts.append(_locate(known.forward, states, np.arange(n)[at])[0])
         say(f"{at.stop} of {n} facts")
     return joined(parts)
 
 
-def locate(model: Transformer, problem: FactualRecall, subject: str, relation: str, *, seed: int = 0) -> Location:
+def locate(known: Model, subject: Name, relation: Name, *, seed: int = 0) -> Location:
     """One fact of the table, in words."""
-    known = Model(model, problem)
     subjects, relations, answers = known.names
     rows = np.array([known.find_row(subject, relation, ", so no weights hold it; add it first")])
-    s, r = problem.table.subjects[rows], problem.table.relations[rows]
-    tokens = prompts(problem, s, r, seed=seed)
+    s, r = known.table.subjects[rows], known.table.relations[rows]
+    tokens = table_prompts(known.problem, rows, seed=seed)[0]
     states = known.forward.states(tokens)
-    found, without = _locate(known.forward, problem, states, rows)
+    found, without = _locate(known.forward, states, rows)
     g = known.forward.U[found.right[0]].astype(np.float64) - known.forward.U[found.rival[0]]
     by_neuron = states.hidden[0] * (known.forward.V @ g)
     top = np.argsort(-np.abs(by_neuron))[:NEURONS]
@@ -153,10 +152,8 @@ def locate(model: Transformer, problem: FactualRecall, subject: str, relation: s
     )  # fmt: skip
 
 
-def _locate(
-    forward: Forward, problem: FactualRecall, states: States, rows: Int[np.ndarray, " n"]
-) -> tuple[Located, list[Verdicts]]:
-    whole = judge_outputs(forward, problem.table, states.F, rows)
+def _locate(forward: Forward, states: States, rows: Int[np.ndarray, " n"]) -> tuple[Located, list[Verdicts]]:
+    whole = judge_outputs(forward, states.F, rows)
     if (whole.rival == NONE).any():
         raise FactholdError("the model has no output but the right answers, so that there is no margin to take apart")
     U = forward.U.astype(np.float64)
@@ -174,9 +171,7 @@ def _locate(
         mlp = (states.hidden * by_neuron).sum(axis=1)
     paths = [direct.sum(axis=1), mlp]
     H, has_mlp = direct.shape[1], len(forward.W) > 0
-    without = [
-        judge_outputs(forward, problem.table, F, rows) for F in _ablated(forward, states, written, paths=has_mlp)
-    ]
+    without = [judge_outputs(forward, F, rows) for F in _ablated(forward, states, written)]
     names = [f"head {h}" for h in range(H)] + ([DIRECT, MLP] if has_mlp else [])
     found = Located(
         components=tuple(names), right=whole.right, rival=whole.rival, margin=whole.margin, direct=direct,
@@ -188,14 +183,12 @@ def _locate(
     return found, without
 
 
-def _ablated(
-    forward: Forward, states: States, written: Float[np.ndarray, "n H d"], *, paths: bool
-) -> Iterator[Float[np.ndarray, "n d"]]:
+def _ablated(forward: Forward, states: States, written: Float[np.ndarray, "n H d"]) -> Iterator[Vectors]:
     """F without each head, then without the direct path, then without the MLP."""
     for h in range(written.shape[1]):
         x = states.x - written[:, h]
         yield x + forward.hidden(x) @ forward.V
-    if paths:
+    if len(forward.W):
         yield states.F - states.x
         yield states.x
 

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
+from scipy.special import softmax
 
+from facthold import knowledge
 from facthold._util.errors import FactholdError, check_positive
-from facthold.facts.files import read_facts
 from facthold.facts.names import Names, parse
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
-from facthold.models.forward import Forward, prompts, table_prompts, word_tokens
-from facthold.models.judge import NONE, Verdicts, find_rows, judge, judge_outputs, judge_table
+from facthold.knowledge import tables
+from facthold.models.forward import Forward, Indices, prompts, table_prompts, word_tokens
+from facthold.models.judge import NONE, Verdicts, contest, find_rows, judge, judge_outputs, judge_table, right_answers
 from facthold.models.saving import load_model, save_model
 from facthold.models.transformer import Transformer
 
@@ -44,8 +46,7 @@ class Answer:
     answer: str
     right: bool | None  # by the table; None for a question that is not in it
     expected: tuple[str, ...]  # all right answers
-    margin: float
-    """Best right answer minus best rival; for a question that is not in the table, what is said minus the next."""
+    margin: float  # best right answer minus best rival; for a question not in the table, what is said minus the next
     probability: float  # of what is said, by the softmax over all outputs
     runners_up: tuple[Guess, ...]  # the next answers; none where many questions are asked at once
     n_noise: int  # noise tokens in the prompt
@@ -69,8 +70,7 @@ class Model:
 
     model: Transformer
     problem: FactualRecall
-    report: Any = None
-    """What was done to make it: a `Built` after `build`, a `Report` after a change, None after `load`."""
+    report: Any = None  # what made it: a `Built` after `build`, a `Report` after a change, None after `load`
 
     @property
     def table(self) -> FactTable:
@@ -85,8 +85,7 @@ class Model:
     @cached_property
     def recall(self) -> float:
         """The share of its facts that it says right, each in one prompt with fresh noise."""
-        tokens = table_prompts(self.problem, seed=FRESH)
-        return float(judge_table(self.forward, self.problem, tokens).recalled.mean())
+        return float(judge_table(self.model, self.problem, seed=FRESH).recalled.mean())
 
     @cached_property
     def forward(self) -> Forward:
@@ -103,59 +102,77 @@ class Model:
 
     def ask(self, subject: Name, relation: Name, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
         """The answer to (subject, relation) in a prompt with ``noise`` noise tokens (None: as long as T)."""
-        s, r = self._numbers(str(subject), str(relation))
-        return self._asked(s, r, self._prompt(s, r, noise, seed), top)
+        s, r = self._numbers([(subject, relation)])
+        return self._asked(s, r, prompts(self.problem, s, r, noise=noise, seed=seed)[0], top)
 
     def ask_prompt(self, text: str, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
         """The answer to a free prompt, such as 'the capital of France'. Its other words are noise tokens to the model;
         with ``noise`` there are that many on top of them."""
         parsed = parse(text, *self.names[:2])
-        drawn = self._prompt(parsed.subject, parsed.relation, noise or 0, seed)
-        tokens = np.insert(drawn, 2, word_tokens(self.problem, parsed.others))
-        return self._asked(parsed.subject, parsed.relation, tokens, top)
+        s, r = np.array([parsed.subject]), np.array([parsed.relation])
+        drawn = prompts(self.problem, s, r, noise=noise or 0, seed=seed)[0]
+        return self._asked(s, r, np.insert(drawn, 2, word_tokens(self.problem, parsed.others)), top)
 
     def ask_all(
-        self, questions: Iterable[tuple[str, str]] | None = None, *, noise: int | None = None, seed: int = 0
+        self, questions: Iterable[tuple[Name, Name]] | None = None, *, noise: int | None = None, seed: int = 0
     ) -> list[Answer]:
         """The answers to many (subject, relation), by default to all facts; ``pandas.DataFrame`` takes them as rows."""
-        s, r = self.table.subjects, self.table.relations
-        if questions is not None:
-            s, r = np.array([self._numbers(*question) for question in questions], np.int64).reshape(-1, 2).T
+        table = self.table
+        s, r = (table.subjects, table.relations) if questions is None else self._numbers(questions)
         v = self.ask_many(s, r, noise=noise, seed=seed)
         n_noise = self.problem.T - 3 if noise is None else noise
-        rows = zip(s, r, find_rows(self.table, s, r), v.said, v.margin, v.probability, strict=True)
+        rows = zip(s, r, find_rows(table, s, r), v.said, v.margin, v.probability, strict=True)
         return [self._answer(s, r, row, said, margin, p, (), n_noise) for s, r, row, said, margin, p in rows]
 
-    def ask_many(
-        self, s: Int[np.ndarray, " n"], r: Int[np.ndarray, " n"], *, noise: int | None = None, seed: int = 0
-    ) -> Verdicts:
+    def ask_many(self, s: Indices, r: Indices, *, noise: int | None = None, seed: int = 0) -> Verdicts:
         """Many questions at once, by number."""
         tokens = prompts(self.problem, s, r, noise=noise, seed=seed)
-        return judge(self.forward, self.table, tokens, find_rows(self.table, s, r), probabilities=True)
+        return judge(self.forward, tokens, find_rows(self.table, s, r), probabilities=True)
 
     def edit(self, subject: Name, relation: Name, answer: Name, *, in_place: bool = False) -> "Model":
-        """The model with another answer to a fact of its table; ``.report`` says what it cost. See `knowledge.edit`."""
-        from facthold.knowledge.edit import edit
+        """The model with another answer to a fact of its table; a new answer gets an embedding of its own.
 
-        return edit(self.model, self.problem, str(subject), str(relation), str(answer), in_place=in_place)
+        ``.report`` says what it cost. See `knowledge.edit`, also for ``in_place``.
+        """
+        row = self.find_row(subject, relation, "; take add for a new fact")
+        problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
+        return knowledge.edit.changed(self, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
     def add(self, subject: Name, relation: Name, answer: Name, *, in_place: bool = False) -> "Model":
-        """The model with one more fact. Its subject and answer may be new; its relation may not."""
-        from facthold.knowledge.edit import add
-
-        return add(self.model, self.problem, str(subject), str(relation), str(answer), in_place=in_place)
+        """The model with one more fact. Subject and answer may be new; a new relation needs a new model."""
+        (subjects, relations, _), relation = self.names, str(relation)
+        if (r := relations.get(relation)) is None:
+            raise FactholdError(
+                f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
+                f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
+            )
+        s = subjects.exact(str(subject))  # any other name is a new one
+        if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
+            raise FactholdError(f"({subject}, {relation}) is in the table; take edit to change its answer")
+        problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
+        if s is None:
+            problem, s = tables.with_subject(problem, str(subject), knowledge.edit.distinct(self, r))
+        after = tables.added(problem, s, r, a)
+        return knowledge.edit.changed(self, after, len(after.table) - 1, a, "add", (a,), in_place)
 
     def forget(self, subject: Name, relation: Name, *, in_place: bool = False) -> "Model":
-        """The model without a fact: it says something else."""
-        from facthold.knowledge.edit import forget
+        """The model without a fact of its table. It says the output that comes next instead.
 
-        return forget(self.model, self.problem, str(subject), str(relation), in_place=in_place)
+        An arg max always says something, so that forgetting can only mean that the answer is not said.
+        """
+        row = self.find_row(subject, relation, "; there is nothing to forget")
+        if len(self.table) == 1:
+            raise FactholdError(
+                "this is the only fact of the table, and a model without facts is none; delete its file"
+            )
+        asked, answers = right_answers(self.table, np.array([row]))
+        F = self.forward.states(table_prompts(self.problem, np.array([row]))[0]).F
+        rival = contest(self.forward.U, F, asked, answers).rivals[0, 0]
+        return knowledge.edit.changed(self, self.problem, row, int(rival), "forget", tuple(answers.tolist()), in_place)
 
     def locate(self, subject: Name, relation: Name, *, seed: int = 0) -> "Location":
         """Which heads and neurons hold a fact, and what is said without them: ``.parts``, the first of them first."""
-        from facthold.knowledge.locate import locate
-
-        return locate(self.model, self.problem, str(subject), str(relation), seed=seed)
+        return knowledge.locate.locate(self, subject, relation, seed=seed)
 
     def save(self, path: str | Path) -> Path:
         """Write it with its facts, as safetensors; `load` reads it again."""
@@ -173,34 +190,33 @@ class Model:
             return f"relation {relations[token - table.S]}"
         return "EOS" if token == self.problem.EOS else f"noise {token - table.S - table.R}"
 
-    def find_row(self, subject: str, relation: str, missing: str) -> int:
+    def find_row(self, subject: Name, relation: Name, missing: str) -> int:
         """The row of the table that has both; an error that says what is ``missing`` where there is none."""
-        s, r = self._numbers(subject, relation)
-        row = int(find_rows(self.table, np.array([s]), np.array([r]))[0])
+        row = int(find_rows(self.table, *self._numbers([(subject, relation)]))[0])
         if row == NONE:
             raise FactholdError(f"({subject}, {relation}) is not in the table{missing}")
         return row
 
-    def _numbers(self, subject: str, relation: str) -> tuple[int, int]:
-        return self.names[0].find(subject), self.names[1].find(relation)
+    def _numbers(self, questions: Iterable[tuple[Name, Name]]) -> Int[np.ndarray, "2 n"]:
+        subjects, relations, _ = self.names
+        pairs = [(subjects.find(str(s)), relations.find(str(r))) for s, r in questions]
+        return np.array(pairs, np.int64).reshape(-1, 2).T
 
-    def _prompt(self, s: int, r: int, noise: int | None, seed: int) -> Int[np.ndarray, " T"]:
-        return prompts(self.problem, np.array([s]), np.array([r]), noise=noise, seed=seed)[0]
+    def _outputs(self) -> Float[np.ndarray, "facts d"]:
+        """F at a prompt of every fact."""
+        return np.concatenate([states.F for _, states in self.forward.blocks(table_prompts(self.problem)[0])])
 
-    def _asked(self, s: int, r: int, tokens: Int[np.ndarray, " T"], top: int) -> Answer:
+    def _asked(self, s: Indices, r: Indices, tokens: Int[np.ndarray, " T"], top: int) -> Answer:
         """One prompt, with the ``top`` answers to it."""
         check_positive(top=top)
-        states, row = self.forward.states(tokens[None]), find_rows(self.table, np.array([s]), np.array([r]))
-        margin = judge_outputs(self.forward, self.table, states.F, row).margin[0]
+        states, row = self.forward.states(tokens[None]), find_rows(self.table, s, r)
+        margin = judge_outputs(self.forward, states.F, row).margin[0]
         scores = self.forward.U.astype(np.float64) @ states.F[0]
-        above = np.exp(scores - scores.max())
-        best, p = np.argsort(-scores, kind="stable")[:top], above / above.sum()
+        best, p = np.argsort(-scores, kind="stable")[:top], softmax(scores)
         others = tuple(Guess(self.output_name(int(i)), float(p[i])) for i in best[1:])
-        return self._answer(s, r, row[0], best[0], margin, p[best[0]], others, len(tokens) - 3)
+        return self._answer(s[0], r[0], row[0], best[0], margin, p[best[0]], others, len(tokens) - 3)
 
-    def _answer(
-        self, s: Any, r: Any, row: Any, said: Any, margin: Any, p: Any, others: tuple[Guess, ...], n_noise: int
-    ) -> Answer:
+    def _answer(self, s: Any, r: Any, row: Any, said: Any, margin: Any, p: Any, others: tuple, n_noise: int) -> Answer:
         subjects, relations, answers = self.names
         right = () if row == NONE else self.table.right(int(row))
         return Answer(
@@ -209,30 +225,11 @@ class Model:
         )  # fmt: skip
 
 
-def build(facts: Any, *, on_conflict: str = "error", p: np.ndarray | None = None, **options: Any) -> Model:
-    """The smallest transformer found that knows these facts: ``fh.build(frame, accuracy=0.99)``.
-
-    ``facts`` is a path, a frame, a list, a dictionary or a table, as `read_facts` takes them, and ``options`` are those
-    of `knowledge.build.build`: recipe, accuracy, max_params, n_noise, T, seed, say. ``p`` says how often each fact is
-    asked; by default the column p of the facts, or all alike.
-    """
-    from facthold.knowledge.build import build as build_table
-
-    table, weights = read_facts(facts, on_conflict)
-    built = build_table(table, p=weights if p is None else p, **options)
-    return Model(built.model, built.problem, built)
-
-
 def load(path: str | Path) -> Model:
     """A saved transformer with its facts: ``fh.load("countries.safetensors").ask("France", "capital")``."""
-    return Model(*open_model(path))
-
-
-def open_model(path: str | Path) -> tuple[Transformer, FactualRecall]:
-    """A transformer and its facts from a file; an error in a line for a file that has something else."""
     model, problem = load_model(path)
     if not isinstance(model, Transformer):
         raise FactholdError(f"{path} holds a {type(model).__name__}, which has no facts; give a transformer")
     if not isinstance(problem, FactualRecall):
         raise FactholdError(f"{path} holds a transformer without its facts; save it with them, or build it again")
-    return model, problem
+    return Model(model, problem)

@@ -14,13 +14,13 @@ quadratic in k on the pairs that fall short, and given k in delta: each is a wei
 a few of them in turn are the whole solve.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
-from facthold.models.forward import BLOCK, Forward, Tokens
+from facthold.construct.solve import ridged
+from facthold.models.forward import Embeddings, Forward, Tokens, Vectors, blocks
 from facthold.models.judge import contest
 
 ROUNDS = 8  # solves for k and for delta. Later ones change little.
@@ -28,26 +28,26 @@ RIVALS = 16  # rivals of each fact that are watched, those next to it, and the n
 FLOOR = 0.6  # the share of ``cap`` that every fact is brought back to where it has less
 URGENT = 5.0  # w of the edited fact, over all of its prompts; that of every other is 1
 RIDGE = 1e-4  # of sum_j (h_j . k)^2 beside the pairs: it decides where no pair falls short.
-STABLE = 1e-8
-"""Of the mean diagonal, on every matrix that is inverted: neurons that no fact uses would make it singular."""
+STABLE = 1e-8  # of the mean diagonal, on every matrix that is inverted: neurons that no fact uses make it singular
 FEATURES = 1 << 26  # features that are held at once, half a GiB. All else of a change is smaller, or comes in blocks.
-STEPS = (1.0, 0.5, 0.25, 0.1)
-"""Shares of a least-squares step that are tried: which pairs fall short may change on the way."""
+STEPS = (1.0, 0.5, 0.25, 0.1)  # of a least-squares step, that are tried: which pairs fall short may change
 
 Vector = Float[np.ndarray, " _"]
+Edited = Int[np.ndarray, " draws"]
+Pairs = Int[np.ndarray, " pairs"]
+Rows = Int[np.ndarray, " _"]
 
 
 @dataclass(frozen=True, eq=False)
 class Readout:
     """The last linear map of a model, or some rows of it, and what goes into it at n prompts: F = base + features M."""
 
-    name: str
     M: Float[np.ndarray, "q d"]
     features: Float[np.ndarray, "n q"]
-    base: Float[np.ndarray, "n d"]
+    base: Vectors
 
     @property
-    def F(self) -> Float[np.ndarray, "n d"]:
+    def F(self) -> Vectors:
         return self.base + self.features @ self.M
 
 
@@ -55,9 +55,11 @@ class Readout:
 class Seen:
     """A model at n prompts, as far as an edit has to know it: the features of all of them are not held."""
 
+    U: Embeddings
     M: Float[np.ndarray, "q d"]
-    x: Float[np.ndarray, "n d"]  # what the MLP reads; without one, F
-    F: Float[np.ndarray, "n d"]
+    x: Vectors  # what the MLP reads; without one, F
+    F: Vectors
+    edited: Edited  # the prompts of the edited fact
     silent: Bool[np.ndarray, " q"]  # features that are zero at all prompts
     prompts: Int[np.ndarray, " some"]
     columns: Int[np.ndarray, " used"]  # the prompts and features that hang together with the edited ones
@@ -69,16 +71,16 @@ def readout(forward: Forward, tokens: Tokens, columns: Int[np.ndarray, " used"] 
 
     With ``columns``, these rows of M alone; what the others add is in the base.
     """
-    name, M = forward.last_map
+    _, M = forward.last_map
     columns = np.arange(len(M)) if columns is None else columns
     features, base = np.empty((len(tokens), len(columns))), np.empty((len(tokens), M.shape[1]))
     for at, states in forward.blocks(tokens):
         features[at] = states.features[:, columns]
         base[at] = states.F - features[at] @ M[columns]
-    return Readout(name, M[columns], features, base)
+    return Readout(M[columns], features, base)
 
 
-def see(forward: Forward, tokens: Tokens, edited: Int[np.ndarray, " draws"], most: int = FEATURES) -> Seen:
+def see(forward: Forward, tokens: Tokens, edited: Edited, most: int = FEATURES) -> Seen:
     """The model at these prompts, with the features that hang together with those of the prompts ``edited``.
 
     No more than ``most`` of them are held, once, beside n (2 d + q / 8) numbers and bytes. Where they would be more, k
@@ -94,7 +96,7 @@ def see(forward: Forward, tokens: Tokens, edited: Int[np.ndarray, " draws"], mos
         size = np.abs(readout(forward, tokens[edited], columns).features).mean(axis=0)
         columns = np.sort(columns[np.argsort(-size, kind="stable")[: max(1, most // len(prompts))]])
     on = np.unpackbits(np.bitwise_or.reduce(there, axis=0), count=len(M)).astype(bool)
-    return Seen(M, x, F, ~on, prompts, columns, readout(forward, tokens[prompts], columns))
+    return Seen(forward.U, M, x, F, edited, ~on, prompts, columns, readout(forward, tokens[prompts], columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,28 +112,24 @@ class Change:
 
 
 def rank_one(
-    seen: Seen, U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], answer: int,
-    asked: Int[np.ndarray, " pairs"], answers: Int[np.ndarray, " pairs"], *, draws: int = 1,
-    goal: tuple[float, float] | None = None,
-) -> Change:  # fmt: skip
-    """The change that lets ``answer`` win at the prompts ``edited``. All right (prompt, answer) are given too.
+    seen: Seen, answer: int, asked: Pairs, answers: Pairs, *, draws: int = 1, goal: tuple[float, float] | None = None
+) -> Change:
+    """The change that lets ``answer`` win at the edited prompts. All right (prompt, answer) are given too.
 
     ``draws`` is how often each other fact is there; ``goal`` is (mu, cap), by default as `quantiles` has them. Where
     relations have neurons of their own, only those of the edited fact change, so that no other relation does.
     """
     k = np.zeros(len(seen.M))
     if not len(seen.columns):  # nothing is on at these prompts: no change of M can be seen there
-        return Change(k, np.zeros(U.shape[1]))
+        return Change(k, np.zeros(seen.M.shape[1]))
     inside = np.isin(asked, seen.prompts)
-    asked, edited = (np.searchsorted(seen.prompts, rows) for rows in (asked[inside], edited))
-    change = _solved(_Problem.of(seen.part, U, edited, answer, asked, answers[inside], draws, goal))
+    asked, edited = (np.searchsorted(seen.prompts, rows) for rows in (asked[inside], seen.edited))
+    change = _solved(_Problem.of(seen.part, seen.U, edited, answer, asked, answers[inside], draws, goal))
     k[seen.columns] = change.k
     return Change(k, change.delta)
 
 
-def connected(
-    there: UInt8[np.ndarray, "n bytes"], edited: Int[np.ndarray, " draws"]
-) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " used"]]:
+def connected(there: UInt8[np.ndarray, "n bytes"], edited: Edited) -> tuple[Rows, Rows]:
     """The prompts and features that hang together with the edited ones: no prompt inside uses a feature outside.
 
     ``there`` has a bit for each feature that is not zero.
@@ -153,11 +151,9 @@ def _solved(problem: "_Problem") -> Change:
     for _ in range(ROUNDS):
         before = loss
         for solve in (problem.best_k, problem.best_delta):
-            target = solve(change)
+            best = solve(change)
             for step in STEPS:
-                tried = Change(
-                    change.k + step * (target.k - change.k), change.delta + step * (target.delta - change.delta)
-                )
+                tried = Change(change.k + step * (best.k - change.k), change.delta + step * (best.delta - change.delta))
                 if (reached := problem.loss(tried)) < loss:
                     change, loss = tried, reached
                     break
@@ -171,23 +167,21 @@ class _Problem:
     """Pairs (prompt, rival) and the margins that they should keep."""
 
     h: Float[np.ndarray, "n q"]
-    prompt: Int[np.ndarray, " rows"]
-    """The prompt of each row of pairs: all n prompts, then the edited ones again, with every output for a rival."""
-    U: Float[np.ndarray, "M d"]
+    prompt: Int[np.ndarray, " rows"]  # of each pair: all n, then the edited ones again with all rivals
+    U: Embeddings
     G: Float[np.ndarray, "q q"]  # sum_j h_j h_j^T over the other facts, with `STABLE`
     right: Int[np.ndarray, " rows"]
     rivals: Int[np.ndarray, "rows k"]
-    lacking: Float[np.ndarray, "rows k"]
-    """tau_j - margin_jb as it is before the change; -inf at pairs that do not count."""
+    lacking: Float[np.ndarray, "rows k"]  # tau_j - margin_jb before the change; -inf at pairs that do not count
     w: Vector
-    edited: Int[np.ndarray, " draws"]
+    edited: Edited
     answer: int
     mu: float
 
     @classmethod
     def of(
-        cls, at: Readout, U: Float[np.ndarray, "M d"], edited: np.ndarray, answer: int, asked: np.ndarray,
-        answers: np.ndarray, draws: int, goal: tuple[float, float] | None,
+        cls, at: Readout, U: Embeddings, edited: Edited, answer: int, asked: Pairs, answers: Pairs, draws: int,
+        goal: tuple[float, float] | None,
     ) -> "_Problem":  # fmt: skip
         U = U.astype(np.float64)
         n, F = len(at.features), at.F
@@ -204,7 +198,7 @@ class _Problem:
             h=at.features,
             prompt=np.append(np.arange(n), more),
             U=U,
-            G=_stable(_gram(at.features, others.astype(np.float64))),
+            G=ridged(_gram(at.features, others.astype(np.float64)), STABLE),
             right=np.concatenate([c.right, np.full(len(more), answer)]),
             rivals=np.concatenate([rivals, against]),
             lacking=np.concatenate([lacking, mu - margins]),
@@ -241,20 +235,20 @@ class _Problem:
         wanted = -(self.w[:, None] * D * np.where(pairs, self.lacking, 0)).sum(axis=1)
         weight, wanted = (np.bincount(self.prompt, values, len(self.h)) for values in (weight, wanted))
         A = _gram(self.h, weight) + RIDGE * (change.delta @ change.delta) * self.G
-        return Change(np.linalg.solve(_stable(A), self.h.T @ wanted), change.delta)
+        return Change(np.linalg.solve(ridged(A, STABLE), self.h.T @ wanted), change.delta)
 
     def best_delta(self, change: Change) -> Change:
         """The delta of least squares on the pairs that fall short, for this k."""
         c, d = self.moves(change.k), self.U.shape[1]
         all_rows, all_columns = np.nonzero(self._short(c, change)[0] > 0)
         A, wanted = RIDGE * (change.k @ self.G @ change.k) * np.eye(d), np.zeros(d)
-        for at in _blocks(len(all_rows), d):
+        for at in blocks(len(all_rows), d, 4):
             rows, columns = all_rows[at], all_columns[at]
             X = -c[rows, None] * (self.U[self.rivals[rows, columns]] - self.U[self.right[rows]])
             weighted = X * self.w[rows, None]
             A += weighted.T @ X
             wanted += weighted.T @ self.lacking[rows, columns]
-        return Change(change.k, np.linalg.solve(_stable(A), wanted))
+        return Change(change.k, np.linalg.solve(ridged(A, STABLE), wanted))
 
     def enough(self, change: Change) -> Change:
         """The change made longer, where the edited fact would not win by half of mu: this one has to be held."""
@@ -274,7 +268,7 @@ class _Problem:
 
 
 def _every_rival(
-    F: Float[np.ndarray, "n d"], U: Float[np.ndarray, "M d"], edited: Int[np.ndarray, " draws"], answer: int, k: int
+    F: Vectors, U: Embeddings, edited: Edited, answer: int, k: int
 ) -> tuple[Int[np.ndarray, " rows"], Int[np.ndarray, "rows k"], Float[np.ndarray, "rows k"]]:
     """All outputs but the answer, k a row, for each edited prompt: which prompt, which rivals, and the margins.
 
@@ -291,20 +285,10 @@ def _every_rival(
 def _gram(h: Float[np.ndarray, "n q"], w: Float[np.ndarray, " n"]) -> Float[np.ndarray, "q q"]:
     """sum_j w_j h_j h_j^T, in blocks: the rows with a weight are never held a second time."""
     G, there = np.zeros((h.shape[1], h.shape[1])), np.flatnonzero(w)
-    for at in _blocks(len(there), h.shape[1]):
+    for at in blocks(len(there), h.shape[1], 4):
         rows = h[there[at]]
         G += (rows * w[there[at], None]).T @ rows
     return G
-
-
-def _blocks(n: int, width: int) -> Iterator[slice]:
-    """n rows of so many numbers, a bounded number at a time."""
-    size = max(1, 4 * BLOCK // max(width, 1))
-    return (slice(i, i + size) for i in range(0, n, size))
-
-
-def _stable(A: Float[np.ndarray, "q q"]) -> Float[np.ndarray, "q q"]:
-    return A + max(STABLE * np.trace(A) / len(A), 1e-300) * np.eye(len(A))
 
 
 def quantiles(margins: Vector) -> tuple[float, float]:

@@ -19,22 +19,19 @@ SUBJECT_TRIES = 8  # for a subject each try is a pass over the table
 def with_answer(problem: FactualRecall, name: str, F: Float[np.ndarray, "facts d"]) -> tuple[FactualRecall, int]:
     """The problem with an answer of this name, and its number. ``F`` is what the model says of each fact.
 
-    Only the very name is the known answer: 'CO' is not 'Co'.
-    A new answer is a new rival for every fact, so that of some embeddings the one is taken that comes least near to
-    being said.
+    Only the very name is the known answer: 'CO' is not 'Co'. A new answer is a new rival for every fact, so that of
+    some embeddings the one is taken that comes least near to being said.
     """
     table = problem.table
-    a = Names.of(table)[2].exact(name)
-    if a is not None:
+    if (a := Names.of(table)[2].exact(name)) is not None:
         return problem, a
-    _check_name("answer", name, table.A, table.labels)
+    larger = _one_more(table, "answer", "A", name)
     tried = _draw(problem.phi[problem.n_tokens :], "answer", name, TRIES)
     own = (F * problem.phi[problem.n_tokens + table.answers]).sum(axis=1)
     excess = F @ tried.T - own[:, None]
     order = np.lexsort((excess.max(axis=0), (excess > 0).sum(axis=0)))
     phi = np.concatenate([problem.phi, tried[order[:1]].astype(problem.phi.dtype)])
-    labels = None if table.labels is None else replace(table.labels, answers=(*table.labels.answers, clean(name)))
-    return replace(problem, table=replace(table, A=table.A + 1, labels=labels), phi=phi), table.A
+    return replace(problem, table=larger, phi=phi), table.A
 
 
 def with_subject(
@@ -45,9 +42,7 @@ def with_subject(
     ``told_apart`` says how well the model sees the last subject of a problem; the best of some embeddings is taken.
     """
     table = problem.table
-    _check_name("subject", name, table.S, table.labels)
-    labels = None if table.labels is None else replace(table.labels, subjects=(*table.labels.subjects, clean(name)))
-    larger = replace(table, S=table.S + 1, labels=labels)
+    larger = _one_more(table, "subject", "S", name)
     tried = _draw(problem.phi[: table.S], "subject", name, SUBJECT_TRIES).astype(problem.phi.dtype)
     problems = (replace(problem, table=larger, phi=np.insert(problem.phi, table.S, row, axis=0)) for row in tried)
     return max(problems, key=told_apart), table.S  # one at a time: each has all embeddings
@@ -79,8 +74,7 @@ def without(problem: FactualRecall, row: int) -> FactualRecall:
     table, r = problem.table, int(problem.table.relations[row])
     keep = np.delete(np.arange(len(table)), row)
     p, phi = (None if problem.p is None else problem.p[keep]), problem.phi
-    if p is not None:
-        p = p / p.sum() if p.sum() > 0 else None
+    p = None if p is None or not p.sum() > 0 else p / p.sum()
     columns = {name: getattr(table, name)[keep] for name in ("subjects", "relations", "answers")}
     also = table.also[table.also[:, 0] != row]
     also = np.stack([also[:, 0] - (also[:, 0] > row), also[:, 1]], axis=1)
@@ -105,8 +99,12 @@ def _draw(like: Float[np.ndarray, "n d"], kind: str, name: str, n: int) -> Float
     return rows * np.sqrt((norms**2).mean() / like.shape[1])
 
 
-def _check_name(kind: str, name: str, n: int, labels: Labels | None) -> None:
-    if reason := unfit(clean(name)):
+def _one_more(table: FactTable, kind: str, size: str, name: str) -> FactTable:
+    """The table with one more token of this kind, whose number is its ``size``."""
+    n, column, new = getattr(table, size), f"{kind}s", clean(name)
+    if reason := unfit(new):
         raise FactholdError(f"the new {kind} {name!r} {reason}")
-    if labels is None and clean(name) != str(n):
+    if table.labels is None and new != str(n):
         raise FactholdError(f"unknown {kind} {name!r}: the table has numbers, 0 to {n - 1}; a new one is {n}")
+    labels = table.labels and replace(table.labels, **{column: (*getattr(table.labels, column), new)})
+    return replace(table, labels=labels, **{size: n + 1})

@@ -5,7 +5,7 @@ but a share 2^-SLACK have
 
     bits used + log2(variants and seeds tried) + SLACK >= log2(tables) - log2(tables within the errors).
 
-What counts as bits stands in `measure.quantise`: 32 for each weight where nothing was rounded, biases among them.
+What counts as bits stands in ``docs/limits.md``: 32 for each weight where nothing was rounded, biases among them.
 A result on tables that were not drawn at random has no such bound. Each kind of cell says itself which models of a
 result count (`Cell.accounts`).
 """

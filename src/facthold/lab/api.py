@@ -1,23 +1,18 @@
-"""Figures and claims from Python: what the command line does, as functions that return rows and verdicts.
-
-import facthold as fh
-drawn = fh.run_figure("fig6", preset="smoke")
-drawn.rows.to_pandas()
-fh.verify("gradient-step", preset="smoke")
-"""
+"""Figures and claims from Python: what the command line does, as functions that return rows and verdicts."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from facthold._util.errors import FactholdError, MissingPackage, unknown
-from facthold.lab import registry
+from facthold._util.errors import FactholdError, MissingPackage
+from facthold.lab import registry, style
 from facthold.lab.cells import Cell
 from facthold.lab.claim import Claim, Judged
-from facthold.lab.figure import PRESETS, Figure
+from facthold.lab.figure import Figure
+from facthold.lab.places import Place
 from facthold.lab.provenance import provenance
 from facthold.lab.registry import claims as claims
 from facthold.lab.registry import figures as figures
@@ -25,11 +20,6 @@ from facthold.lab.report import write_report
 from facthold.lab.runner import Listener, run_cells
 from facthold.lab.store import Rows, Store, default_store_path
 from facthold.measure.scaling import Fit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
-    from facthold.lab.places import Place
 
 AnyStore = Store | str | Path | None
 """An open store, the path of one, or None for the usual one: $FACTHOLD_STORE or facthold-results.sqlite here."""
@@ -44,13 +34,12 @@ class Drawn:
     preset: str
     rows: Rows
     fits: Sequence[Fit]
-    notes: Sequence[str]
-    """What the figure says in words, and what went wrong in single cells, such as a run that diverged."""
+    notes: Sequence[str]  # what the figure says in words, and what went wrong in single cells (a run that diverged)
     files: Sequence[Path] = ()
     missing: int = 0  # cells that are not stored, where nothing was to be computed
     seconds: float = 0.0
 
-    def plot(self) -> "Canvas":
+    def plot(self) -> "style.Canvas":
         """The picture, as a Matplotlib figure."""
         return self.figure.plot(self.rows)
 
@@ -64,13 +53,12 @@ class Drawn:
 
 def run_figure(
     name: str, preset: str = "quick", *, changes: Changes | None = None, store: AnyStore = None,
-    out: str | Path | None = None, place: "Place | None" = None, compute: bool = True, listener: Listener | None = None,
+    out: str | Path | None = None, place: Place | None = None, compute: bool = True, listener: Listener | None = None,
 ) -> Drawn:  # fmt: skip
     """One figure: ``fh.run_figure("fig6", preset="smoke", out="pictures").rows.to_pandas()``.
 
-    Computes what the figure lacks, in this process or in ``place``, and saves its pictures in the folder ``out``.
-
-    What is stored is not computed again; with ``compute=False`` nothing is, and what there is gets drawn.
+    Computes what is not stored, in this process or in ``place``, and saves its pictures in the folder ``out``. With
+    ``compute=False`` nothing is computed, and what there is gets drawn.
     """
     start, figure = time.perf_counter(), registry.figure(name)
     cells = figure_cells(figure, preset, changes)
@@ -89,20 +77,15 @@ def run_figure(
 
 
 def verify(
-    *ids: str, preset: str = "quick", store: AnyStore = None, place: "Place | None" = None, compute: bool = True,
+    *ids: str, preset: str = "quick", store: AnyStore = None, place: Place | None = None, compute: bool = True,
     listener: Listener | None = None,
 ) -> list[Judged]:  # fmt: skip
-    """The verdict on these claims, or on all: ``fh.verify("gradient-step", preset="smoke")[0].holds``.
-
-    Their cells are computed first where they are not stored.
-
-    With ``compute=False`` a claim whose cells are not all stored was 'not run'.
-    """
-    check_preset(preset)
+    """The verdict on these claims, or on all: ``fh.verify("gradient-step", preset="smoke")[0].holds``. Cells that are
+    not stored are computed first; with ``compute=False`` a claim that lacks some was 'not run'."""
     wanted = [registry.claim(id) for id in ids] if ids else list(claims().values())
+    cells = [cell for claim in wanted for cell in claim.cells(preset)]
     with opened(store, create=compute) as kept:
         if compute:
-            cells = [cell for claim in wanted for cell in claim.cells(preset)]
             run_cells(cells, kept, listener, place=place, title="claims")
         return [_judged(claim, preset, kept) for claim in wanted]
 
@@ -119,18 +102,16 @@ class Reproduced:
 
 def reproduce(
     *names: str, preset: str = "quick", changes: Mapping[str, Changes] | None = None, out: str | Path,
-    store: AnyStore = None, place: "Place | None" = None, listener: Listener | None = None, figures_only: bool = False,
+    store: AnyStore = None, place: Place | None = None, listener: Listener | None = None, figures_only: bool = False,
     arguments: str = "",
 ) -> Reproduced:  # fmt: skip
-    """Figures (all, or these), every claim, and one page: ``fh.reproduce("fig6", preset="smoke", out="out").page``.
-
-    ``arguments`` are shown with the commands on the page.
-    """
+    """Figures (all, or these), every claim, and one page: ``fh.reproduce("fig6", preset="smoke", out="out").page``. It
+    shows ``arguments`` with its commands."""
     start, changes = time.perf_counter(), changes or {}
     wanted, left_out = figures_for(names, preset, changes)
+    # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
+    cells = all_cells(wanted, preset, changes, figures_only)
     with opened(store) as kept:
-        # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
-        cells = all_cells(wanted, preset, changes, figures_only)
         run_cells(cells, kept, listener, place=place, title="figures and claims")
         drawn = [
             run_figure(f.name, preset, changes=changes.get(f.name), store=kept, out=out, compute=False) for f in wanted
@@ -151,7 +132,6 @@ def figures_for(
     names: Sequence[str], preset: str, changes: Mapping[str, Changes]
 ) -> tuple[list[Figure], dict[str, str]]:
     """The figures with these names; without names all that are possible here, and why the others are not."""
-    check_preset(preset)
     if names:
         return [registry.figure(name) for name in dict.fromkeys(names)], {}
     possible, left_out = [], {}
@@ -169,7 +149,8 @@ def all_cells(
 ) -> list[Cell]:
     """The cells of these figures, and of every claim."""
     cells = [cell for f in figures for cell in figure_cells(f, preset, changes.get(f.name))]
-    return cells + ([] if figures_only else [cell for claim in claims().values() for cell in claim.cells(preset)])
+    judged = () if figures_only else claims().values()
+    return cells + [cell for claim in judged for cell in claim.cells(preset)]
 
 
 def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
@@ -177,11 +158,6 @@ def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) ->
     if not cells:
         raise FactholdError(f"the changes leave nothing of {figure.name} to compute: all its lists are empty")
     return cells
-
-
-def check_preset(preset: str) -> None:
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
 
 
 @contextmanager

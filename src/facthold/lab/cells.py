@@ -1,7 +1,4 @@
-"""A cell: one independent piece of work, described by its spec alone.
-
-Figures and claims say which cells they need. A cell that two of them share is computed once, and
-what is stored is found again by the hash of its spec.
+"""A cell: one independent piece of work, described by its spec alone, and found again by the hash of it.
 
 A module that defines cells loads neither JAX nor Matplotlib: what computes is imported inside `run`. So cells are
 listed, counted and looked up in a store within a moment.
@@ -12,32 +9,24 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
+from facthold.facts.seeded import seeded_table
+from facthold.facts.table import FactTable
 from facthold.lab.accounts import Account
 from facthold.lab.fields import Count, check_fields
 
-if TYPE_CHECKING:
-    from facthold.facts.table import FactTable
-
-Result = dict[str, Any]
-"""What a cell finds: JSON values by name. An expected failure is a value here, never an exception."""
-
+Result = dict[str, Any]  # what a cell finds: JSON values by name. An expected failure is a value, never an exception.
 KINDS: dict[str, type["Cell"]] = {}  # every kind of cell that was defined so far, by name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(ABC):
-    """Base of all kinds of cells: frozen dataclasses whose fields are JSON values or tuples of them.
-
-    A kind has to say its name, its fields (with the types of `lab.fields`, which are checked) and `run`.
-    """
+    """A kind of cell is a frozen dataclass: its name, its fields (of the types of `lab.fields`, checked) and `run`."""
 
     kind: ClassVar[str]
-    version: ClassVar[int] = 1
-    """Raised when the same spec would now give another result: older results are then computed again."""
-    counts_no_facts: ClassVar[str] = "this kind of cell counts no facts"
-    """Why the counting bound says nothing about this kind, where `accounts` is not defined."""
+    version: ClassVar[int] = 1  # raised when the same spec would now give another result: older ones do not count then
+    counts_no_facts: ClassVar[str] = "this kind of cell counts no facts"  # why, where `accounts` is not defined
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -50,10 +39,7 @@ class Cell(ABC):
 
     @classmethod
     def of(cls, grid: Any, **fields: Any) -> Self:
-        """The cell with these fields, and all others that a figure's grid has by the same name.
-
-        A grid that says ``n_seeds`` gives the seeds 0, 1, ...
-        """
+        """The cell with these fields, and all others that a grid has by the same name; ``n_seeds`` are 0, 1, ..."""
         values = vars(grid) | ({"seeds": tuple(range(grid.n_seeds))} if hasattr(grid, "n_seeds") else {})
         names = {field.name for field in dataclasses.fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in names} | fields)
@@ -64,10 +50,7 @@ class Cell(ABC):
 
     @property
     def cost(self) -> float:
-        """A guess at the seconds this cell takes on one lane (one core with nothing else to do), all seeds together.
-
-        Large cells start first, progress is weighed by it, and a dry run adds it up. It is never a result.
-        """
+        """A guess at the seconds on one lane, all seeds together: for order, progress and dry runs, never a result."""
         return 1.0
 
     @property
@@ -78,10 +61,9 @@ class Cell(ABC):
     @property
     def label(self) -> str:
         """A few words for progress lines: the kind, and the fields that are not as they usually are."""
-        changed = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        changed = {f.name: changed[f.name] for f in dataclasses.fields(self) if changed[f.name] != f.default}
-        words = (f"{name}={_brief(value)}" for name, value in changed.items() if name not in ("seeds", "tolerance"))
-        return f"{self.kind} " + " ".join(words)
+        shown = [field for field in dataclasses.fields(self) if field.name not in ("seeds", "tolerance")]
+        values = ((field, getattr(self, field.name)) for field in shown)
+        return f"{self.kind} " + " ".join(f"{f.name}={_brief(value)}" for f, value in values if value != f.default)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -111,10 +93,8 @@ class TableCell(Cell):
     def n_facts(self) -> int:
         return self.S * self.R
 
-    def facts(self, seed: int, kind: str = "random") -> "FactTable":
+    def facts(self, seed: int, kind: str = "random") -> FactTable:
         """The table of this seed."""
-        from facthold.facts.seeded import seeded_table
-
         return seeded_table(kind, self.S, self.R, self.D, seed)
 
 

@@ -1,13 +1,10 @@
-"""One way to state a claim: where it stands, what it predicts, which cells measure it, and who judges.
-
-Like a figure, a claim names cells and reads rows: what is stored is judged again without computing.
-"""
+"""One way to state a claim: where it stands, what it predicts, which cells measure it, and who judges their rows."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from facthold._util.errors import unknown
+from facthold._util.errors import check_one_of
 from facthold.lab.cells import Cell
 from facthold.lab.figure import PRESETS, Values
 
@@ -41,8 +38,7 @@ class Claim:
         cells = self.cells
 
         def checked(preset: str) -> list[Cell]:
-            if preset not in PRESETS:
-                raise unknown("preset", preset, PRESETS)
+            check_one_of("preset", preset, PRESETS)
             return cells(preset)
 
         object.__setattr__(self, "cells", checked)

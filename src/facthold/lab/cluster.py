@@ -1,7 +1,6 @@
 """A Ray cluster: cells are Ray tasks, and Ray itself tries them again when a worker or a node dies."""
 
 import contextlib
-import importlib.util
 import logging
 import os
 import re
@@ -10,9 +9,10 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
-from facthold._util.errors import FactholdError
+from facthold._util.errors import FactholdError, optional
 from facthold.lab import probe
 from facthold.lab.cells import Cell
 from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
@@ -27,9 +27,14 @@ class RayCluster(OneLaneEach):
     label = "a Ray cluster"
 
     def __init__(self, address: str) -> None:
-        if importlib.util.find_spec("ray") is None:
-            raise FactholdError("a Ray cluster needs Ray: pip install 'facthold[cluster]'")
-        self.address = _checked(address)
+        (self._ray,) = optional("a Ray cluster needs Ray: pip install 'facthold[cluster]'", "ray")
+        found = re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})", address)  # only what Ray's own driver takes
+        if address != "auto" and not (found and 0 < int(found[2]) < 2**16):
+            raise FactholdError(
+                f"ray={address} is no address; give host:port as `ray start --head` prints it, such as 10.0.0.1:6379, "
+                "or auto"
+            )
+        self.address = address
         self._ours = False
         self._lanes, self._counted, self._answered = 0, 0.0, 0.0
 
@@ -39,12 +44,12 @@ class RayCluster(OneLaneEach):
         return max(self._lanes, 1)
 
     def __enter__(self) -> "RayCluster":
-        import ray
-
-        if not ray.is_initialized():  # else the caller has connected, and stays so
+        if not self._ray.is_initialized():  # else the caller has connected, and stays so
             _probe(self.address)
-            with _signals_kept():
-                ray.init(address=self.address, log_to_driver=False, logging_level=logging.CRITICAL)
+            before = signal.getsignal(signal.SIGTERM)
+            self._ray.init(address=self.address, log_to_driver=False, logging_level=logging.CRITICAL)
+            with contextlib.suppress(ValueError):  # Ray takes SIGTERM for itself, but not outside the main thread
+                signal.signal(signal.SIGTERM, before)
             self._ours = True
         self._count()
         if not self._lanes:
@@ -53,34 +58,30 @@ class RayCluster(OneLaneEach):
         return self
 
     def __exit__(self, *_: object) -> None:
-        import ray
-
         if self._ours:
             self._ours = False
-            ray.shutdown()
+            self._ray.shutdown()
 
     def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
-        import ray
-
-        task = ray.remote(num_cpus=1, max_retries=RETRIES)(Parcel.run)
+        task = self._ray.remote(num_cpus=1, max_retries=RETRIES)(Parcel.run)
         todo, lost, why = deque(cells), list[Cell](), ""
-        running: dict[ray.ObjectRef, Running] = {}
+        running: dict[Any, Running] = {}  # by the reference of its task
         try:
             while todo or running:
                 self._count()
                 while todo and len(running) <= self.lanes:  # one waits, so that no core does
                     cell = todo.popleft()
                     running[task.remote(Parcel.of(cell))] = Running(cell, time.time())
-                done, _ = ray.wait(list(running), timeout=WAIT)
+                done, _ = self._ray.wait(list(running), timeout=WAIT)
                 finished: list[Finished] = []
                 error: BaseException | None = None
                 for ref in done:
                     cell = running.pop(ref).cell
                     try:
-                        finished.append(Finished(cell, *ray.get(ref)))
-                    except ray.exceptions.RayTaskError as raised:
+                        finished.append(Finished(cell, *self._ray.get(ref)))
+                    except self._ray.exceptions.RayTaskError as raised:
                         error = raised.cause or raised
-                    except ray.exceptions.RayError as raised:
+                    except self._ray.exceptions.RayError as raised:
                         lost.append(cell)
                         why = " ".join(str(raised).split())[:200]
                 yield Moment(finished, list(running.values()))
@@ -90,17 +91,15 @@ class RayCluster(OneLaneEach):
                 raise given_up(lost, why)
         finally:
             for ref in running:
-                ray.cancel(ref, force=True)
+                self._ray.cancel(ref, force=True)
 
     def _count(self) -> None:
         """Count the cores again, now and then. Asks nothing of Ray while its head is silent: it would not return."""
-        import ray
-
         if self._counted and time.monotonic() - self._counted < COUNT_EVERY:
             return
-        head = ray.get_runtime_context().gcs_address
+        head = self._ray.get_runtime_context().gcs_address
         if probe.listens(head, timeout=COUNT_EVERY) is None:
-            self._lanes = int(ray.cluster_resources().get("CPU", 0))
+            self._lanes = int(self._ray.cluster_resources().get("CPU", 0))
             self._answered = time.monotonic()
         elif time.monotonic() - self._answered > PATIENCE:
             raise FactholdError(
@@ -108,16 +107,6 @@ class RayCluster(OneLaneEach):
                 "finished cells are stored"
             )
         self._counted = time.monotonic()
-
-
-def _checked(address: str) -> str:
-    """Only what Ray's own driver takes."""
-    found = re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})", address)
-    if address == "auto" or (found and 0 < int(found[2]) < 2**16):
-        return address
-    raise FactholdError(
-        f"ray={address} is no address; give host:port as `ray start --head` prints it, such as 10.0.0.1:6379, or auto"
-    )
 
 
 def _probe(address: str) -> None:
@@ -134,18 +123,8 @@ def _probe(address: str) -> None:
     else:
         if done.returncode == 0:
             return
-        lines = done.stdout.strip().splitlines()
-        said = lines[-1] if lines else "Ray gave up"
+        said = next(reversed(done.stdout.strip().splitlines()), "Ray gave up")
     raise FactholdError(
         f"cannot reach a Ray cluster at {address} ({said}); check that its head runs and that this machine is one of "
         "its nodes (ray start --address=...)"
     )
-
-
-@contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; ours goes on as before."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    with contextlib.suppress(ValueError):  # not in the main thread: then Ray did not change it either
-        signal.signal(signal.SIGTERM, before)

@@ -1,39 +1,30 @@
-"""Stored results as tables for other tools: CSV and Parquet (and `Rows.to_pandas`).
+"""Stored results as tables for other tools, a line for each: CSV and Parquet (and `Rows.to_pandas`)."""
 
-One line for each result. The columns are ``key``, ``kind``, ``version``, then ``spec.*``, ``result.*`` and
-``provenance.*``: those of all rows together, in the order in which they first appear.
-"""
-
-import csv
 import dataclasses
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from facthold._util.errors import FactholdError
-from facthold._util.files import writing
+from facthold._util.errors import optional
+from facthold._util.files import as_csv, writing
 from facthold.lab.provenance import Provenance
 from facthold.lab.store import Row, to_json
 
 
 def to_csv(rows: Sequence[Row], to: str | Path | TextIO) -> None:
     """Write CSV to a file or an open text stream. What is nested stands as JSON; what a row lacks, empty."""
-    if isinstance(to, str | Path):
-        with writing(to) as binary, io.TextIOWrapper(binary, encoding="utf-8", newline="") as stream:
-            return to_csv(rows, stream)
-    table, writer = columns(rows), csv.writer(to, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows([_cell_text(value) for value in line] for line in zip(*table.values(), strict=True))
+    table = columns(rows)
+    text = as_csv([list(table), *(map(_cell_text, line) for line in zip(*table.values(), strict=True))])
+    if not isinstance(to, str | Path):
+        to.write(text)
+        return
+    with writing(to) as stream:
+        stream.write(text.encode())
 
 
 def to_parquet(rows: Sequence[Row], path: str | Path) -> None:
     """Write Parquet (needs pyarrow). Columns that mix numbers and text are text; what a row lacks is null."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise FactholdError("Parquet needs pyarrow: pip install 'facthold[parquet]'") from error
+    pa, pq = optional("Parquet needs pyarrow: pip install 'facthold[parquet]'", "pyarrow", "pyarrow.parquet")
     types = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
     arrays = {}
     for name, values in columns(rows).items():
@@ -45,13 +36,15 @@ def to_parquet(rows: Sequence[Row], path: str | Path) -> None:
 
 
 def columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Values by column; None where a row has no such field. Without rows: the columns that every row has."""
-    own = ["key", "kind", "version"]
-    spec = dict.fromkeys(f"spec.{name}" for row in rows for name in row.spec)
-    result = dict.fromkeys(f"result.{name}" for row in rows for name in row.result)
-    origin = [f"provenance.{field.name}" for field in dataclasses.fields(Provenance)]
-    lines = [_flat(row) for row in rows]
-    return {name: [line.get(name) for line in lines] for name in [*own, *spec, *result, *origin]}
+    """Values by column: those of all rows together, in the order in which they first appear; None where a row has no
+    such field. Without rows: the columns that every row has."""
+    table: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("key", "kind", "version")}
+    for part in ("spec", "result"):
+        for name in dict.fromkeys(name for row in rows for name in getattr(row, part)):
+            table[f"{part}.{name}"] = [getattr(row, part).get(name) for row in rows]
+    for field in dataclasses.fields(Provenance):
+        table[f"provenance.{field.name}"] = [getattr(row.provenance, field.name) for row in rows]
+    return table
 
 
 def common_type(values: Sequence[Any]) -> type:
@@ -63,13 +56,6 @@ def common_type(values: Sequence[Any]) -> type:
     if kinds == {int, float}:
         return float
     return kinds.pop() if kinds in ({bool}, {int}, {float}, {str}) else object
-
-
-def _flat(row: Row) -> dict[str, Any]:
-    line: dict[str, Any] = {"key": row.key, "kind": row.kind, "version": row.version}
-    line |= {f"spec.{name}": value for name, value in row.spec.items()}
-    line |= {f"result.{name}": value for name, value in row.result.items()}
-    return line | {f"provenance.{name}": value for name, value in dataclasses.asdict(row.provenance).items()}
 
 
 def _cell_text(value: Any) -> str:

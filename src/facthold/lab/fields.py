@@ -1,38 +1,26 @@
-"""Fields of cells and grids: types that say which values they take, checked in one place.
-
-class Flow(Cell):
-    S: Count            # 1 or more
-    goal: Share = 0.99  # above 0, at most 1
-    table: Annotated[str, OneOf(TABLES)] = "random"
-"""
+"""Fields of cells and grids: types that say which values they take (``goal: Share = 0.99``), checked in one place."""
 
 import importlib
 import math
 import types
-import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from facthold._util.errors import unknown
-
-
-class Rule(Protocol):
-    def check(self, name: str, value: Any) -> None:
-        """Raise a ValueError that names the field, its value and what it must be."""
+from facthold._util.errors import check_one_of
 
 
 @dataclass(frozen=True)
 class Between:
-    """A number above ``low`` (or at least ``least``) and at most ``most``, and finite."""
+    """A number above ``low`` (or at least ``least``) and at most ``most``, and finite; or None."""
 
     low: float = -math.inf
     least: float = -math.inf
     most: float = math.inf
 
     def check(self, name: str, value: Any) -> None:
-        if not (self.low < value and self.least <= value <= self.most and math.isfinite(value)):
+        if value is not None and not (self.low < value and self.least <= value <= self.most and math.isfinite(value)):
             lower = f"above {self.low:g}" if self.low > -math.inf else f"at least {self.least:g}"
             upper = f" and at most {self.most:g}" if self.most < math.inf else ""
             raise ValueError(f"{name}={value} must be {lower}{upper}")
@@ -50,9 +38,7 @@ class OneOf:
         if isinstance(known, str):
             module, _, attribute = known.partition(":")
             known = getattr(importlib.import_module(module), attribute)
-        names = list(known() if callable(known) else known)
-        if value not in names:
-            raise unknown(name, value, names)
+        check_one_of(name, value, list(known() if callable(known) else known))
 
 
 @dataclass(frozen=True)
@@ -69,6 +55,7 @@ class Each:
                 rule.check(name, one)
 
 
+Rule = Between | OneOf | Each
 Count = Annotated[int, Between(least=1)]
 Whole = Annotated[int, Between(least=0)]  # 0 mostly means: none, or left to somebody else
 Share = Annotated[float, Between(low=0, most=1)]
@@ -89,12 +76,12 @@ def check_fields(instance: Any) -> None:
 
 @cache
 def _checked(cls: Any) -> dict[str, list[Rule]]:
-    hints = typing.get_type_hints(cls, include_extras=True)
+    hints = get_type_hints(cls, include_extras=True)
     return {field.name: list(_rules(hints[field.name])) for field in fields(cls)}
 
 
 def _rules(hint: Any) -> Iterator[Rule]:
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        for part in typing.get_args(hint):
+    if get_origin(hint) in (types.UnionType, Union):
+        for part in get_args(hint):
             yield from _rules(part)
     yield from (rule for rule in getattr(hint, "__metadata__", ()) if hasattr(rule, "check"))

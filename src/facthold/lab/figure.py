@@ -1,24 +1,16 @@
-"""One way to define a figure: which cells it needs, and how to draw their rows.
+"""One way to define a figure: which cells it needs, and how to draw their rows, which computes nothing."""
 
-``cells`` says what to compute, ``plot`` and ``fits`` read rows alone: a figure is drawn again without
-computing anything.
-"""
-
-import dataclasses
 import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args, get_origin, get_type_hints
 
-from facthold._util.errors import FactholdError, unknown
+from facthold._util.errors import FactholdError, find, unknown
+from facthold.lab import style
 from facthold.lab.cells import Cell
 from facthold.lab.fields import check_fields
 from facthold.measure.scaling import Fit
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
 
 PRESETS = ("smoke", "quick", "paper")
 
@@ -36,7 +28,7 @@ class Figure:
     caption: str
     presets: Mapping[str, Any]
     cells: Callable[[Any], list[Cell]]
-    plot: "Callable[[Sequence[Values]], Canvas]"
+    plot: "Callable[[Sequence[Values]], style.Canvas]"
     fits: Callable[[Sequence[Values]], list[Fit]] = lambda rows: []
     """Power laws through the points; none where nothing is fitted."""
     says: Callable[[Sequence[Values]], list[str]] = lambda rows: []
@@ -44,14 +36,12 @@ class Figure:
 
     def grid(self, preset: str, changes: Mapping[str, Any] | None = None) -> Any:
         """The grid of a preset, with the values of a config file put in; a key it does not have is refused."""
-        if preset not in self.presets:
-            raise unknown("preset", preset, self.presets)
-        grid = self.presets[preset]
-        hints = typing.get_type_hints(type(grid))
+        grid = find("preset", preset, self.presets)
+        hints = get_type_hints(type(grid))
         for name, value in (changes or {}).items():
             if name not in hints:
                 raise FactholdError(str(unknown(f"key in the config of {self.name}", name, hints)))
-            grid = dataclasses.replace(grid, **{name: _typed(f"{self.name}.{name}", value, hints[name])})
+            grid = replace(grid, **{name: _typed(f"{self.name}.{name}", value, hints[name])})
         check_fields(grid)
         return grid
 
@@ -62,9 +52,8 @@ class Figure:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for file in files:
-                canvas.savefig(
-                    file, dpi=160, bbox_inches="tight", metadata={"Date": None} if "svg" in file.name else {}
-                )
+                undated = {"Date": None} if file.suffix == ".svg" else {}
+                canvas.savefig(file, dpi=160, bbox_inches="tight", metadata=undated)
         except OSError as error:
             raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}") from error
         return files
@@ -72,7 +61,7 @@ class Figure:
 
 def _typed(name: str, value: Any, hint: Any) -> Any:
     """The value as the grid's field wants it (lists become tuples), or an error that names the field."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    origin, args = get_origin(hint), get_args(hint)
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise FactholdError(f"{name} in the config must be a list, not {value!r}")

@@ -1,22 +1,19 @@
-"""Where cells run: what every place has in common, and the place that is there always, this process.
-
-A place computes and the driver stores. Whatever the place, a cell gives the same result: each product uses
-one thread, and no cell knows how many lanes there are.
-"""
+"""Where cells run: what every place has in common, and the place that is there always, this process."""
 
 import importlib
 import pickle
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import facthold
 from facthold._util.errors import FactholdError
 from facthold._util.plugins import outside
-from facthold._util.programs import drop_programs
+from facthold._util.runtime import drop_programs
 from facthold.lab.cells import Cell, Result
 from facthold.lab.provenance import Provenance, provenance
 from facthold.lab.store import from_json, to_json
@@ -24,8 +21,8 @@ from facthold.train.lanes import fix_lanes, shared_lanes
 
 RETRIES = 3  # how often a cell is tried again whose worker process or node died
 NAMED = 3  # how many of the cells that are given up are named
+# What cells import when they run.
 COMPUTING = ("jax", "equinox", "optax", "diffrax", "scipy.optimize", "scipy.special", "facthold.train.race")
-"""What cells import when they run."""
 WAIT = 0.5  # seconds that a place waits at most before it lets the driver speak: Ctrl-C is heard, progress moves
 
 
@@ -51,8 +48,8 @@ class Moment(NamedTuple):
     running: Sequence[Running]
 
 
-class Place(ABC):
-    """Where cells run. It is entered before it computes; once it is left, nothing of it goes on running."""
+class Place(AbstractContextManager["Place"]):
+    """Where cells run; the driver stores. It is entered before it computes; once it is left, nothing of it runs on."""
 
     label: str  # a few words for `facthold status`; no host and no path
 
@@ -63,20 +60,15 @@ class Place(ABC):
 
     @abstractmethod
     def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
-        """Compute ``cells``, started in their order; a moment at least every `WAIT` seconds.
-
-        The first exception of a cell ends it, after what is finished was told. Closing it ends it too.
-        """
+        """Compute ``cells``, started in their order; a moment at least every `WAIT` seconds. The first exception of a
+        cell ends it, after what is finished was told. Closing it ends it too."""
 
     def estimate(self, cells: Sequence[Cell]) -> float:
         """Seconds that ``cells`` will take here, if their costs are right."""
         return sum(cell.cost for cell in cells) / self.lanes
 
-    def __enter__(self) -> "Place":
-        return self
-
-    def __exit__(self, *_: object) -> None:  # noqa: B027 (most places have nothing to give back)
-        pass
+    def __exit__(self, *_: object) -> None:
+        """Most places have nothing to give back."""
 
 
 class InProcess(Place):

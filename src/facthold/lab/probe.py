@@ -22,8 +22,7 @@ def listens(address: str, timeout: float) -> str | None:
 
 def reason(address: str) -> str | None:
     """Why one cannot connect to ``address`` ('host:port' or 'auto'); None where one can."""
-    silent = None if address == "auto" else listens(address, SECONDS)
-    if silent is not None:
+    if address != "auto" and (silent := listens(address, SECONDS)):
         return silent
     import ray
 
@@ -36,7 +35,6 @@ def reason(address: str) -> str | None:
 
 
 if __name__ == "__main__":
-    found = reason(sys.argv[1])
-    if found is not None:
+    if found := reason(sys.argv[1]):
         print(found)
         sys.exit(1)

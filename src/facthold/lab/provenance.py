@@ -1,8 +1,8 @@
 """Where a result comes from: which code, on which machine, when, and how long it took."""
 
+import contextlib
 import dataclasses
 import functools
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import facthold
+from facthold._util.plugins import version_of
 from facthold.train.lanes import usable_cores
 
 GIT_SECONDS = 5.0  # no question to git may take longer: on a slow disk the commit is unknown rather than waited for
@@ -22,8 +23,7 @@ class Provenance:
     """What stands beside every stored result. Nothing in it names the user, the host or a path."""
 
     facthold: str  # version of this package
-    commit: str | None
-    """Commit of the package's source tree, with '+dirty' when it was modified; None outside a checkout."""
+    commit: str | None  # of the package's source tree, with '+dirty' when it was modified; None outside a checkout
     date: str  # when the result was stored: ISO 8601, UTC
     platform: str
     cpu: str
@@ -42,7 +42,8 @@ def provenance(seconds: float, spec: Mapping[str, Any] | None = None) -> Provena
     return Provenance(
         facthold=facthold.__version__, commit=source_commit(), date=datetime.now(UTC).isoformat(timespec="seconds"),
         platform=platform.platform(), cpu=cpu_model(), cores=usable_cores(), python=platform.python_version(),
-        jax=jax_version(), seeds=tuple(seed for seed in several if isinstance(seed, int)), seconds=float(seconds),
+        jax=version_of("jax") or "unknown", seeds=tuple(seed for seed in several if isinstance(seed, int)),
+        seconds=float(seconds),
     )  # fmt: skip
 
 
@@ -83,21 +84,10 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 @functools.cache
-def jax_version() -> str:
-    """The installed JAX, without importing it; 'unknown' where its metadata cannot be read."""
-    try:
-        return importlib.metadata.version("jax")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
-@functools.cache
 def cpu_model() -> str:
     """The processor's name as the system tells it, else its architecture."""
-    try:
+    with contextlib.suppress(OSError):  # not Linux
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass  # not Linux
     return platform.processor() or platform.machine() or "unknown"

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable, Mapping
 
-from facthold._util.plugins import defined, find, modules
+from facthold._util.errors import find
+from facthold._util.plugins import defined, modules
 from facthold.lab.cells import KINDS, Cell
 from facthold.lab.claim import Claim
 from facthold.lab.figure import Figure
@@ -13,7 +14,12 @@ STUDIES = "facthold.studies"
 
 def figures() -> Mapping[str, Figure]:
     """Every figure by name, those of the paper first: ``fh.figures()["fig4"].caption``."""
-    return dict(sorted(defined(STUDIES, Figure).items(), key=_number))
+
+    def number(name: str) -> float:  # others than the paper's come after them, in the order of the studies
+        return float(name[3:]) if re.fullmatch(r"fig\d+", name) else float("inf")
+
+    found = defined(STUDIES, Figure)
+    return {name: found[name] for name in sorted(found, key=number)}
 
 
 def claims() -> Mapping[str, Claim]:
@@ -41,9 +47,3 @@ def claim(id: str) -> Claim:
 def cells_of(name: str) -> Callable[[str], list[Cell]]:
     """The cells of a figure at a preset, for a claim that judges the figure's own."""
     return lambda preset: figure(name).cells(figure(name).grid(preset))
-
-
-def _number(named: tuple[str, Figure]) -> float:
-    """The number of a figure of the paper; others come after them, in the order of the studies."""
-    number = re.match(r"fig(\d+)$", named[0])
-    return float(number[1]) if number else float("inf")

@@ -1,7 +1,4 @@
-"""One HTML page with every figure, every claim and where they come from.
-
-The page needs nothing but itself: no script, no font, no image from elsewhere. Pictures are embedded as data URIs.
-"""
+"""One HTML page with every figure, every claim and where they come from, that needs nothing but itself."""
 
 import base64
 from collections import Counter
@@ -28,10 +25,7 @@ def write_report(
     path: str | Path, drawn: "Sequence[Drawn]", claims: Sequence[Mapping[str, Any]], provenance: Provenance,
     arguments: str = "",
 ) -> Path:  # fmt: skip
-    """Write the page at once (a reader never meets half of it) and return its path.
-
-    ``provenance.seconds`` is the time of all that the page shows; ``arguments`` are shown with the figures' commands.
-    """
+    """Write the page and return its path; ``arguments`` are shown with the figures' commands."""
     page = render([figure_section(one, arguments) for one in drawn], claims, provenance)
     with writing(path) as stream:
         stream.write(page.encode())
@@ -54,10 +48,7 @@ def figure_section(drawn: "Drawn", arguments: str = "") -> dict[str, Any]:
     }  # fmt: skip
 
 
-def render(
-    sections: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, Any]], provenance: Provenance, *,
-    title: str = TITLE,
-) -> str:  # fmt: skip
+def render(sections: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, Any]], provenance: Provenance) -> str:
     """The page as text."""
     import jinja2
 
@@ -73,7 +64,7 @@ def render(
         "Python": provenance.python, "JAX": provenance.jax, "total time": duration(provenance.seconds),
     }  # fmt: skip
     return environment.get_template("report.html").render(
-        title=title, sections=sections, claims=claims, provenance=provenance, origin=origin, marks=MARKS,
+        title=TITLE, sections=sections, claims=claims, provenance=provenance, origin=origin, marks=MARKS,
         colours=COLOURS, claim_columns=CLAIM, fit_columns=FIT,
         verdicts=", ".join(f"{verdict}: {count}" for verdict, count in counts.most_common()) or "none",
         presets=", ".join(dict.fromkeys(section["preset"] for section in sections)) or NOTHING,

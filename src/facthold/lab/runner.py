@@ -2,30 +2,18 @@
 
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Protocol
 
 from facthold.lab.cells import Cell, Result
 from facthold.lab.places import InProcess, Place
-from facthold.lab.status import Recorder
+from facthold.lab.status import Recorder, Tally
 from facthold.lab.store import Rows, Store
-from facthold.lab.tally import Tally
 
 
-class Listener(Protocol):
-    """Who wants to hear how far the run is. Costs are in the unit of `Cell.cost`."""
-
-    def begin(self, todo: Sequence[Cell], n_stored: int) -> None: ...
-    def waiting(self) -> None:
-        """Called about twice a second while cells compute."""
-
-    def finished(self, cell: Cell, result: Result, seconds: float) -> None: ...
-
-
-class Silent:
-    """A listener that says nothing."""
+class Listener:
+    """Hears how far the run is; this one says nothing."""
 
     def begin(self, todo: Sequence[Cell], n_stored: int) -> None: ...
-    def waiting(self) -> None: ...
+    def waiting(self) -> None: ...  # about twice a second while cells compute
     def finished(self, cell: Cell, result: Result, seconds: float) -> None: ...
 
 
@@ -33,12 +21,9 @@ def run_cells(
     cells: Sequence[Cell], store: Store, listener: Listener | None = None, *, place: Place | None = None,
     title: str = "cells",
 ) -> Rows:  # fmt: skip
-    """The rows of all ``cells``, in their order; computes those that are missing, the largest first.
-
-    They run in ``place`` (default: this process), and this process alone writes to the store. Killed at any
-    moment, a run loses the cells in flight and no others.
-    """
-    listener = listener or Silent()
+    """The rows of all ``cells``, in their order; computes those that are missing in ``place`` (default: this process),
+    the largest first. Killed at any moment, a run loses the cells in flight and no others."""
+    listener = listener or Listener()
     unique = {cell.key: cell for cell in cells}
     todo = sorted(store.missing(unique.values()), key=lambda cell: -cell.cost)
     n_stored = len(unique) - len(todo)

@@ -1,7 +1,6 @@
-"""What a driver is doing, in the same file as its results: another terminal can look.
+"""How far a sweep is, and a note of it in the same file as its results: another terminal can look.
 
-The table came after the first stores, and readers that do not know it leave it alone. It is only ever news: a
-failure to write it is no failure of the sweep.
+It is only ever news: a failure to write it is no failure of the sweep.
 """
 
 import json
@@ -11,23 +10,56 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from facthold.lab.cells import Cell, Result
 from facthold.lab.places import Running
 from facthold.lab.store import Store
-from facthold.lab.tally import Best, Tally
 
 BEAT = 3.0  # seconds between two notes of a driver that lives
 NEWS = 1.0  # seconds between two notes where a cell has started or ended meanwhile
 STALE = 30.0  # seconds without one after which it is taken for dead
 PATIENCE = 1.0  # seconds that a note waits for another process that is writing; then it is left out
 
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS sweeps (
-  id INTEGER PRIMARY KEY, title TEXT NOT NULL, place TEXT NOT NULL, state TEXT NOT NULL, reason TEXT,
-  started REAL NOT NULL, beat REAL NOT NULL, done INTEGER NOT NULL, total INTEGER NOT NULL, stored INTEGER NOT NULL,
-  seconds_left REAL NOT NULL, running TEXT NOT NULL, found TEXT NOT NULL
-)"""
+
+class Best(NamedTuple):
+    """The most facts that were found at one shape, and the parameters of that model."""
+
+    facts: float
+    n_params: int | None
+
+
+class Tally:
+    """Counts what is finished. The share done is weighed by the cells' cost, a guess at their seconds."""
+
+    def __init__(self, todo: Sequence[Cell], lanes: int = 1) -> None:
+        self.start = time.monotonic()
+        self.n, self.done = len(todo), 0
+        self.total, self.spent = sum(cell.cost for cell in todo), 0.0
+        self.lanes = lanes
+        self.found: dict[str, Best] = {}  # by shape, in the order in which the shapes were first found
+
+    def finished(self, cell: Cell, result: Result) -> bool:
+        """Count a cell; True where it holds more facts than was found at its shape before."""
+        self.done += 1
+        self.spent += cell.cost
+        facts, best = result.get("facts"), self.found.get(cell.shape or "")
+        if cell.shape is None or not isinstance(facts, int | float) or (best is not None and facts <= best.facts):
+            return False
+        self.found[cell.shape] = Best(facts, result.get("n_params"))
+        return True
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self.start
+
+    @property
+    def left(self) -> float:
+        """Seconds left: the guess, corrected by how fast the finished cells went."""
+        elapsed = self.elapsed
+        if not self.spent:
+            return max(self.total / self.lanes - elapsed, 0.1 * elapsed)
+        return elapsed * (self.total / self.spent - 1) if self.spent < self.total else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,21 +93,21 @@ class Sweep:
 
 
 _COLUMNS = tuple(Sweep.__dataclass_fields__)
+_SCHEMA = f"CREATE TABLE IF NOT EXISTS sweeps (id INTEGER PRIMARY KEY, {', '.join(_COLUMNS[1:])})"
 _NOTE = f"INSERT OR REPLACE INTO sweeps ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
 
 
 def sweeps(store: Store) -> list[Sweep]:
     """All that were noted, the latest first."""
     if not store.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'sweeps'"):
-        return []
-    rows = store.query(f"SELECT {', '.join(_COLUMNS)} FROM sweeps ORDER BY id DESC")
-    return [_sweep(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
-
-
-def _sweep(row: dict[str, Any]) -> Sweep:
-    row["running"] = [(label, since) for label, since in json.loads(row["running"])]
-    row["found"] = {shape: Best(*best) for shape, best in json.loads(row["found"]).items()}
-    return Sweep(**row)
+        return []  # the table came after the first stores
+    noted = []
+    for values in store.query(f"SELECT {', '.join(_COLUMNS)} FROM sweeps ORDER BY id DESC"):
+        row = dict(zip(_COLUMNS, values, strict=True))
+        row["running"] = [(label, since) for label, since in json.loads(row["running"])]
+        row["found"] = {shape: Best(*best) for shape, best in json.loads(row["found"]).items()}
+        noted.append(Sweep(**row))
+    return noted
 
 
 class Recorder:
@@ -116,5 +148,5 @@ class Recorder:
         }  # fmt: skip
         # A connection of its own, made anew each time: none of its troubles can reach the results.
         with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)) as db:
-            db.execute(SCHEMA)
+            db.execute(_SCHEMA)
             self._id = db.execute(_NOTE, note).lastrowid  # the first note gets a number, and the next replace it

@@ -1,9 +1,8 @@
-"""The results of cells, in one SQLite file.
+"""The results of cells, in one SQLite file. Several processes may write to it.
 
-Every finished cell is committed, and on the disk, before ``put`` returns: whatever kills the process,
-the next one finds all that was finished and goes on. Several processes may write to one file.
-The journal is SQLite's plain rollback journal and not its write-ahead log, so that the store is one
-file that can be copied and that also works on network disks.
+Every finished cell is committed, and on the disk, before ``put`` returns: a run that was killed goes on from there.
+The journal is SQLite's plain rollback journal and not its write-ahead log, so that the store is one file that can be
+copied and that also works on network disks.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from facthold._util.errors import FactholdError, MissingPackage
+from facthold._util.errors import FactholdError, optional
 from facthold.lab.cells import Cell, Result, cell_of
 from facthold.lab.provenance import Provenance, provenance
 
@@ -56,10 +55,8 @@ _ADVICE = {
 
 @dataclasses.dataclass(frozen=True)
 class Row(Mapping[str, Any]):
-    """One stored result. As a mapping it has the kind, the spec and the result by name, as figures and claims read it.
-
-    Where a name stands in both, it is the result's: ``row.spec`` and ``row.result`` tell them apart.
-    """
+    """One stored result. As a mapping it has the kind, the spec and the result by name, as figures and claims read it;
+    where a name stands in both, it is the result's."""
 
     key: str
     kind: str
@@ -94,12 +91,9 @@ class Rows(list[Row]):
 
     def to_pandas(self) -> Any:
         """A DataFrame with a line for each result: its key and kind, then spec.*, result.* and provenance.*."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingPackage("a DataFrame needs pandas: pip install pandas") from error
         from facthold.lab.export import columns
 
+        (pandas,) = optional("a DataFrame needs pandas: pip install pandas", "pandas")
         return pandas.DataFrame(columns(self))
 
 
@@ -108,12 +102,10 @@ def default_store_path() -> Path:
     return Path(os.environ.get("FACTHOLD_STORE") or "facthold-results.sqlite")
 
 
-class Store:
+class Store(contextlib.AbstractContextManager["Store"]):
     """Results by the key of their cell: ``with fh.Store("results.sqlite") as store: store.rows("capacity")``.
 
-    For the thread that opened it alone, and not across a fork.
-
-    ``create=False`` only reads: it makes no file, and refuses a path where there is none.
+    For the thread that opened it alone, and not across a fork. ``create=False`` only reads, and makes no file.
     """
 
     def __init__(self, path: str | Path, *, create: bool = True, busy_seconds: float = BUSY_SECONDS) -> None:
@@ -139,9 +131,6 @@ class Store:
             self._db.close()
             raise
 
-    def __enter__(self) -> "Store":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -149,21 +138,18 @@ class Store:
         self._db.close()
 
     def __contains__(self, cell: Cell) -> bool:
-        with self._one_line():
-            return self._db.execute("SELECT 1 FROM results WHERE key = ?", (cell.key,)).fetchone() is not None
+        return not self.missing([cell])
 
     def get(self, cell: Cell) -> Result | None:
         """The stored result, or None."""
-        with self._one_line():
-            found = self._db.execute("SELECT result FROM results WHERE key = ?", (cell.key,)).fetchone()
-            return None if found is None else from_json(found[0])
+        rows = self.rows(keys=[cell.key])
+        return rows[0].result if rows else None
 
     def put(self, cell: Cell, result: Result, seconds: float, *, origin: Provenance | None = None) -> Result:
         """Store a result for good, and return it as ``get`` will give it (lists for tuples and arrays).
 
-        A key that is there already is replaced as a whole, result and provenance: the same spec has the
-        same result, so it does not matter which of two processes comes last. Where the cell ran on
-        another machine, ``origin`` is the provenance from there.
+        A key that is there already is replaced: the same spec has the same result, so it does not matter which of two
+        processes comes last. Where the cell ran on another machine, ``origin`` is the provenance from there.
         """
         origin = origin or provenance(seconds, cell.spec)
         text = to_json(result, "result")
@@ -175,14 +161,11 @@ class Store:
 
     def missing(self, cells: Iterable[Cell]) -> list[Cell]:
         """The cells without a result, each once, in the order given."""
-        by_key = {cell.key: cell for cell in cells}
-        return [cell for cell in by_key.values() if cell not in self]
+        stored = {key for (key,) in self.query("SELECT key FROM results")}
+        return [cell for key, cell in {cell.key: cell for cell in cells}.items() if key not in stored]
 
     def rows(self, kind: str | None = None, *, keys: Sequence[str] | None = None) -> Rows:
-        """All results, those of one kind, or those under ``keys`` that are there.
-
-        In the order of kind and spec, whichever was finished first.
-        """
+        """All results, those of one kind, or those under ``keys`` that are there, in the order of kind and spec."""
         wanted = {"kind": kind, "keys": None if keys is None else json.dumps(list(keys))}
         with self._one_line():
             rows = [_row(*values) for values in self._db.execute(_SELECT, wanted)]
@@ -237,11 +220,8 @@ class Store:
 
 
 def to_json(value: Any, name: str) -> str:
-    """Valid JSON, in which nan, inf and -inf stand as {"$float": "nan"} and so on.
-
-    A diverged run is an expected result, so it must not be lost; but a bare NaN is no JSON, and null
-    would not come back as a number.
-    """
+    """Valid JSON, in which nan, inf and -inf stand as {"$float": "nan"} and so on: a diverged run is an expected
+    result, a bare NaN is no JSON, and null would not come back as a number."""
     return json.dumps(_plain(value, name), allow_nan=False, separators=(",", ":"))
 
 

@@ -17,12 +17,12 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
 GUIDE: dict[str, Any] = {"color": "#777777", "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 
 
-def panels(n: int, width: float = 5.2, height: float = 4.2, rows: int = 1) -> "tuple[Canvas, list[Axes]]":
+def panels(n: int, width: float = 5.2, height: float = 4.2, rows: int = 1, **more: Any) -> "tuple[Canvas, list[Axes]]":
     """n panels side by side, or in so many rows, not tied to pyplot's global state."""
     from matplotlib.figure import Figure as Canvas
 
     canvas = Canvas(figsize=(width * n / rows, height * rows), layout="constrained")
-    return canvas, list(np.atleast_1d(canvas.subplots(rows, n // rows)).flat)
+    return canvas, list(np.atleast_1d(canvas.subplots(rows, n // rows, **more)).flat)
 
 
 def loglog(axes: "Axes", title: str, x: str, y: str) -> None:
@@ -43,31 +43,29 @@ def frame(axes: "Axes", grid: str = "both") -> None:
 
 
 def mark(number: int, shape: int | None = None) -> dict[str, Any]:
-    """Colour and marker of a series. ``number`` chooses both, or the colour alone where ``shape`` is given.
-
-    With more series than colours, markers do not come back together with the same colours.
-    """
+    """Colour and marker of a series. ``number`` chooses both, or the colour alone where ``shape`` is given. With more
+    series than colours, markers do not come back together with the same colours."""
     shape = number + 5 * (number // len(COLOURS)) if shape is None else shape
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[shape % len(MARKERS)]}
 
 
 def series(
     axes: "Axes", x: Callable[[Any], float], rows: Sequence, label: str, number: int, shape: int | None = None, *,
-    line: bool = False,
+    line: bool = False, y: str = "N", of_stored: Callable[[int], float] = float,
 ) -> None:  # fmt: skip
     """Capacities over seeds by x(row), with this `mark`: the mean as a point, the smallest and largest as a bar.
 
-    A cell that was not found draws no point of a capacity: a ceiling is an arrow upwards.
+    A cell that was not found draws no point of a capacity: a ceiling is an arrow upwards, from ``of_stored(N)``.
     """
-    found = sorted((r for r in rows if r["N"] is not None), key=x)
+    found = sorted((r for r in rows if r[y] is not None), key=x)
     if found:
-        low, N, high = (np.array([r[name] for r in found]) for name in ("N_min", "N", "N_max"))
+        low, N, high = (np.array([r[name] for r in found]) for name in (f"{y}_min", y, f"{y}_max"))
         axes.errorbar(
             [x(r) for r in found], N, yerr=[N - low, high - N], **mark(number, shape), markersize=5,
             linestyle="-" if line else "none", linewidth=1, capsize=3, label=label, zorder=3,
         )  # fmt: skip
     for r in rows:
-        stored = [s["stored"] for s in r["per_seed"] if s["stored"]]
+        stored = [of_stored(s["stored"]) for s in r["per_seed"] if s["stored"]]
         if "ceiling" in r["status"] and stored:
             axes.annotate(
                 "", (x(r), min(stored) * 1.5), (x(r), min(stored)),

@@ -15,16 +15,14 @@ from facthold._util.errors import FactholdError, check_positive
 from facthold.lab.cells import Cell
 from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
 
-READY = "ready"  # what a worker says when it has started
-
 
 class Workers(OneLaneEach):
-    """``n`` spawned processes, each with one lane. They end with the driver, whatever ends it."""
+    """So many spawned processes, each with one lane. They end with the driver, whatever ends it."""
 
-    def __init__(self, n: int) -> None:
-        check_positive(n=n)
-        self.n = n
-        self.label = f"{n} worker process" + ("es" if n > 1 else "")
+    def __init__(self, workers: int) -> None:
+        check_positive(workers=workers)
+        self.n = workers
+        self.label = f"{workers} worker process" + ("es" if workers > 1 else "")
 
     @property
     def lanes(self) -> int:
@@ -32,10 +30,8 @@ class Workers(OneLaneEach):
 
     def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
         self._todo, self._lost, self._tries = deque(cells), list[Cell](), Counter[str]()
-        self._why = ""
-        """How the last worker ended that was not asked to."""
-        self._error: Exception | None = None
-        """What a cell raised."""
+        self._why = ""  # how the last worker ended that was not asked to
+        self._error: Exception | None = None  # what a cell raised
         self._failed_starts = 0
         self._workers = [_Worker() for _ in range(min(self.n, len(cells)))]
         try:
@@ -54,28 +50,25 @@ class Workers(OneLaneEach):
         heard = connection.wait([worker.pipe for worker in self._workers], timeout=WAIT)
         finished = []
         for i, worker in enumerate(self._workers):
-            if worker.pipe in heard:
-                try:
-                    finished += self._hear(worker)
-                except (EOFError, OSError):
-                    self._bury(worker)
-                    self._workers[i] = _Worker()
+            if worker.pipe not in heard:
+                continue
+            try:
+                message = worker.pipe.recv()
+            except (EOFError, OSError):
+                self._bury(worker)
+                self._workers[i] = _Worker()
+                continue
+            running, worker.running, worker.free = worker.running, None, True
+            if isinstance(message, Exception):
+                self._error = message
+            elif running is not None:
+                finished.append(Finished(running.cell, *message))
+            else:  # it has started
+                self._failed_starts = 0
         for worker in self._workers:
             if worker.free and self._todo:
                 worker.give(self._todo.popleft())
         return Moment(finished, [worker.running for worker in self._workers if worker.running])
-
-    def _hear(self, worker: "_Worker") -> list[Finished]:
-        message, running = worker.pipe.recv(), worker.running
-        worker.free, worker.running = True, None
-        if isinstance(message, Exception):
-            self._error = message
-        elif running is not None:
-            return [Finished(running.cell, *message)]
-        else:
-            assert message == READY
-            self._failed_starts = 0
-        return []
 
     def _bury(self, worker: "_Worker") -> None:
         """A worker has died. Its cell goes to the end of the line: memory that was short may be free by then."""
@@ -130,7 +123,7 @@ def _serve(pipe: connection.Connection) -> None:
     """What a worker does: run the cells that come through the pipe, one by one."""
     threading.Thread(target=_end_with_driver, daemon=True).start()
     with contextlib.suppress(EOFError, OSError):  # the driver is gone
-        pipe.send(READY)
+        pipe.send("ready")
         while True:
             pipe.send(_outcome(pipe.recv()))
 
@@ -150,7 +143,6 @@ def _outcome(parcel: Parcel) -> object:
     except Exception as error:
         error.add_note(traceback.format_exc())
         try:
-            pickle.loads(pickle.dumps(error))
+            return pickle.loads(pickle.dumps(error))
         except Exception:
             return RuntimeError(f"{type(error).__name__}: {error}")
-        return error

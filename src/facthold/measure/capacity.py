@@ -15,8 +15,7 @@ CEILING = "search ceiling"
 FLOOR = "search floor"
 FAILED = "failed"
 
-STEPS = (1.04, 1.06, 1.12, 1.25, 1.6, 2.5, 6.0)
-"""Factors by which the search steps away from its guess while it has not met the other side; the last repeats."""
+STEPS = (1.04, 1.06, 1.12, 1.25, 1.6, 2.5, 6.0)  # factors of the steps away from a guess; the last repeats
 
 
 @dataclass(frozen=True)
@@ -51,10 +50,9 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Search:
-    """How to search.
+    """How to search: it ends when high / low <= 1 + tolerance, or when they are neighbours.
 
-    ``tolerance`` is relative: the search ends when refused / stored <= 1 + tolerance, or when they are
-    neighbours. The capacity is the stored end of this bracket, as in the authors' code.
+    The capacity is the stored end of this bracket, as in the authors' code.
     """
 
     floor: int
@@ -67,6 +65,24 @@ class Search:
         if self.tolerance < 0:
             raise ValueError(f"tolerance={self.tolerance} must be 0 or more")
 
+    def first(self, guess: int) -> int:
+        return min(max(guess, self.floor), self.ceiling)
+
+    def next(self, low: int | None, high: int | None, up: int, down: int) -> int | None:
+        """Where to ask next: between both sides, or at ``up`` or ``down`` while one was not met; None at the end."""
+        if low is None:
+            assert high is not None
+            return None if high <= self.floor else max(min(down, high - 1), self.floor)
+        if high is None:
+            return None if low >= self.ceiling else min(max(up, low + 1), self.ceiling)
+        if high - low <= 1 or high <= low * (1 + self.tolerance):
+            return None
+        return min(max(round(math.sqrt(low * high)), low + 1), high - 1)
+
+
+def _status(low: int | None, high: int | None) -> str:
+    return FLOOR if low is None else CEILING if high is None else FOUND
+
 
 @dataclass
 class _Bracket:
@@ -77,12 +93,12 @@ class _Bracket:
     next: int | None
     stored: int | None = None
     refused: int | None = None
-    opening: int = 0
     failed: bool = False
     probes: list[Probe] = field(default_factory=list)
 
     def tell(self, probe: Probe) -> None:
         """Take in a probe's answer and decide on the next."""
+        factor = max(STEPS[min(len(self.probes), len(STEPS) - 1)], 1 + self.search.tolerance)
         self.probes.append(probe)
         if math.isnan(probe.accuracy):
             self.failed, self.next = True, None
@@ -91,28 +107,10 @@ class _Bracket:
             self.stored = max(probe.N, self.stored or 0)
         else:
             self.refused = min(probe.N, self.refused or probe.N)
-        self.next = self._propose()
-
-    def _propose(self) -> int | None:
-        low, high = self.stored, self.refused
-        if low is not None and high is not None:
-            if high - low <= 1 or high / low <= 1 + self.search.tolerance:
-                return None
-            return min(max(round(math.sqrt(low * high)), low + 1), high - 1)
-        factor = max(STEPS[min(self.opening, len(STEPS) - 1)], 1 + self.search.tolerance)
-        self.opening += 1
-        if low is not None:
-            return None if low >= self.search.ceiling else min(max(round(low * factor), low + 1), self.search.ceiling)
-        assert high is not None
-        return None if high <= self.search.floor else max(min(round(high / factor), high - 1), self.search.floor)
+        self.next = self.search.next(self.stored, self.refused, round(probe.N * factor), round(probe.N / factor))
 
     def result(self) -> Capacity:
-        if self.failed:
-            status = FAILED
-        elif self.stored is None:
-            status = FLOOR
-        else:
-            status = CEILING if self.refused is None else FOUND
+        status = FAILED if self.failed else _status(self.stored, self.refused)
         return Capacity(self.seed, status, self.stored, self.refused, tuple(self.probes))
 
 
@@ -125,8 +123,7 @@ def find_capacity(
     """
     if not seeds:
         raise ValueError("a capacity search needs at least one seed")
-    first = min(max(round(guess), search.floor), search.ceiling)
-    brackets = [_Bracket(search, seed, first) for seed in seeds]
+    brackets = [_Bracket(search, seed, search.first(round(guess))) for seed in seeds]
     while asking := [b for b in brackets if b.next is not None]:
         answers = ask([(b.next, b.seed) for b in asking if b.next is not None])
         for bracket, probe in zip(asking, answers, strict=True):
@@ -134,19 +131,57 @@ def find_capacity(
     return [bracket.result() for bracket in brackets]
 
 
-def summary(capacities: Sequence[Capacity]) -> dict[str, Any]:
-    """Capacities over seeds as JSON values: mean and spread over seeds that were found, status of all.
+def spread(name: str, values: Sequence[float | None]) -> dict[str, float | None]:
+    """Mean, smallest and largest over seeds, as ``name``, ``name``_min and ``name``_max.
 
-    Where one seed was not found there is no mean: it would leave out what lies beyond the search.
+    Where one seed has no value there is no mean: it would leave out what lies beyond the search.
     """
+    found = [value for value in values if value is not None]
+    measures: dict[str, Callable[..., float]] = {name: fmean, f"{name}_min": min, f"{name}_max": max}
+    return {key: of(found) if len(found) == len(values) else None for key, of in measures.items()}
+
+
+def summary(capacities: Sequence[Capacity]) -> dict[str, Any]:
+    """Capacities over seeds as JSON values: their `spread`, and the status of all."""
     N = [c.N for c in capacities if c.N is not None]
-    complete = len(N) == len(capacities)
-    statuses = sorted({c.status for c in capacities if c.status != FOUND})
-    return {
-        "status": FOUND if complete else ", ".join(statuses),
-        "N": fmean(N) if complete else None,
-        "N_min": min(N) if complete else None,
-        "N_max": max(N) if complete else None,
-        "N_sd": stdev(N) if complete and len(N) > 1 else None,
-        "per_seed": [asdict(c) for c in capacities],
-    }
+    statuses = sorted({c.status for c in capacities} - {FOUND})
+    deviation = stdev(N) if not statuses and len(N) > 1 else None
+    found = spread("N", [c.N for c in capacities]) | {"N_sd": deviation}
+    return {"status": ", ".join(statuses) or FOUND, **found, "per_seed": [asdict(c) for c in capacities]}
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """The mirror of a capacity: the smallest size that was enough, and the largest below it that was not."""
+
+    status: str
+    """'found'; 'search floor': even the floor is enough, and less may be; 'search ceiling': not even the ceiling is."""
+    enough: int | None
+    too_small: int | None
+    probes: tuple[tuple[int, float], ...]  # (size, accuracy), in the order in which they were asked
+
+    @property
+    def size(self) -> int | None:
+        """The size, and None unless it was found: a floor is never a result."""
+        return self.enough if self.status == FOUND else None
+
+
+def find_smallest(
+    ask: Callable[[int], float], goal: float, guess: int, *, floor: int = 1, ceiling: int, tolerance: float = 0.03,
+    step: float = 1.5,
+) -> Smallest:  # fmt: skip
+    """Search the smallest size x with ask(x) >= goal, as if that were monotone, from ``guess``.
+
+    ``step`` is the factor by which it steps away from its guess until it has met the other side.
+    """
+    search = Search(floor, ceiling, tolerance)
+    enough, too_small, probes = None, None, []
+    x: int | None = search.first(guess)
+    while x is not None:
+        probes.append((x, ask(x)))
+        if probes[-1][1] >= goal:
+            enough = x
+        else:
+            too_small = x
+        x = search.next(too_small, enough, math.ceil(x * step), math.floor(x / step))
+    return Smallest(_status(too_small, enough), enough, too_small, tuple(probes))

@@ -17,7 +17,6 @@ from facthold._util.padding import geometric, next_power_of_two, pad_rows, padde
 from facthold.facts.problem import FactualRecall
 from facthold.facts.prompts import Prompts
 from facthold.facts.table import FactTable
-from facthold.measure.recall import right
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
@@ -39,13 +38,9 @@ class MoreAnswers(eqx.Module):
             return None
         counts = np.bincount(table.also[:, 0], minlength=rows).astype(np.int32)
         end = np.cumsum(counts, dtype=np.int32)
-        extra = next_power_of_two(len(table.also))
-        return cls(
-            start=jnp.asarray(end - counts),
-            end=jnp.asarray(end),
-            answers=jnp.asarray(pad_rows(table.also[:, 1], extra)),
-            most=next_power_of_two(int(counts.max())),
-        )
+        answers, most = table.also[:, 1], next_power_of_two(int(counts.max()))
+        answers = pad_rows(answers, next_power_of_two(len(answers)))
+        return cls(jnp.asarray(end - counts), jnp.asarray(end), jnp.asarray(answers), most)
 
     def with_first(self, facts: Int[Array, " n"], first: Int[Array, " n"]) -> Int[Array, "n k"]:
         """All right answers of each fact, the first one again where others have more."""
@@ -88,18 +83,12 @@ class Questions(eqx.Module):
         """F_TF for a prompt of each fact."""
         return model.of_counts(self.prompts.counts(facts, key=key), self.phi, self.query)
 
-    def scores(self, model: Transformer, facts: Int[Array, " n"], *, key: PRNGKeyArray) -> Float[Array, "n M"]:
-        """The logits of all outputs, and -inf where there is none."""
-        return self.scores_of(model, self.prompts.counts(facts, key=key))
-
-    def scores_of(self, model: Transformer, counts: Float[Array, "n tokens"]) -> Float[Array, "n M"]:
-        """The same for prompts given as their token counts."""
+    def scores(self, model: Transformer, counts: Float[Array, "n tokens"]) -> Float[Array, "n M"]:
+        """The logits of all outputs, and -inf where there is none, for prompts given as their token counts."""
         return jnp.where(self.offered, model.of_counts(counts, self.phi, self.query) @ self.U.T, -jnp.inf)
 
     def right(self, scores: Float[Array, "n M"], facts: Int[Array, " n"]) -> Bool[Array, " n"]:
         """Whether a right answer of each fact has a finite score above all that are not right."""
-        if self.more is None:
-            return right(scores, self.prompts.answers[facts])
         best, is_right = self._best_right(scores, facts)
         return jnp.isfinite(best) & ((scores < best[:, None]) | is_right).all(axis=1)
 
@@ -131,7 +120,7 @@ class Questions(eqx.Module):
             facts = block * BLOCK + jnp.arange(BLOCK)
             there = facts < n_facts
             facts = jnp.where(there, facts, 0)
-            scores = self.scores(model, facts, key=jax.random.fold_in(key, block))
+            scores = self.scores(model, self.prompts.counts(facts, key=jax.random.fold_in(key, block)))
             hits = self.right(scores, facts) & there
             return lax.dynamic_update_slice(found, hits, (block * BLOCK,))
 
@@ -184,7 +173,7 @@ def _in_blocks(
     key: PRNGKeyArray,
 ) -> np.ndarray:  # fmt: skip
     """judge(questions, scores, facts) for one block of facts after another."""
-    questions = _padded(problem)
+    questions = Questions.of(problem, columns=padded(problem.n_tokens), n_outputs=padded(len(problem.U)))
     answers = []
     for b, i in enumerate(range(0, max(1, len(facts)), BLOCK)):
         block = jnp.asarray(pad_rows(facts[i : i + BLOCK], BLOCK))
@@ -194,12 +183,8 @@ def _in_blocks(
 
 
 def _ask(questions: Questions, model: Transformer, facts: Array, key: PRNGKeyArray) -> Array:
-    """`Questions.scores`, in two programs: a search over models compiles the prompts once, and half as long."""
-    return _scores(questions, model, _counts(questions.prompts, facts, key))
-
-
-def _padded(problem: FactualRecall) -> Questions:
-    return Questions.of(problem, columns=padded(problem.n_tokens), n_outputs=padded(len(problem.U)))
+    """The scores in two programs: a search over models compiles the prompts once, and half as long."""
+    return _scores(questions, model, _counts(questions.prompts, facts, key=key))
 
 
 def _roomy(model: Transformer) -> Transformer:
@@ -212,21 +197,5 @@ def _roomy(model: Transformer) -> Transformer:
     return eqx.tree_at(lambda t: t.mlp, model, wider)
 
 
-@eqx.filter_jit
-def _counts(prompts: Prompts, facts: Array, key: PRNGKeyArray) -> Array:
-    return prompts.counts(facts, key=key)
-
-
-@eqx.filter_jit
-def _scores(questions: Questions, model: Transformer, counts: Array) -> Array:
-    return questions.scores_of(model, counts)
-
-
-@eqx.filter_jit
-def _margins(questions: Questions, scores: Array, facts: Array) -> Array:
-    return questions.margins(scores, facts)
-
-
-@eqx.filter_jit
-def _right(questions: Questions, scores: Array, facts: Array) -> Array:
-    return questions.right(scores, facts)
+_counts, _scores = eqx.filter_jit(Prompts.counts), eqx.filter_jit(Questions.scores)
+_margins, _right = eqx.filter_jit(Questions.margins), eqx.filter_jit(Questions.right)

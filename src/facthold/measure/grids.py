@@ -3,16 +3,14 @@
 import math
 from typing import NamedTuple
 
-SCALES = ("array", "matrix", "row")
-"""One scale for all heads together, one for each head's matrix, or one for each row. A memory has no heads."""
+SCALES = ("array", "matrix", "row")  # for all heads, for each head, or for each row; a memory has no heads
 SCALE_BITS = 32  # a scale is a float32. Built values are sums that nearly cancel: a scale of 16 bits costs them facts.
 GRID_BITS = 18  # for each array: the number of levels (16) and the kind of scales (2)
 MOST_LEVELS = 1 << 16
 LADDER = (2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 31, 47, 63, 95, 127, 191, 255, 383, 511, 1023, 2047, 4095, 65535)
 """Levels that are tried."""
 FEW = 4  # up to so many levels all are tried
-CLIPS = (math.inf, 4.0, 2.8, 2.0, 1.4, 1.0)
-"""Where grids may end, in root mean squares of the weights: a narrow grid is fine where most weights are."""
+CLIPS = (math.inf, 4.0, 2.8, 2.0, 1.4, 1.0)  # ends of grids, in root mean squares; narrow ones are fine in the middle
 SEARCH = {
     "ladder": list(LADDER), "clips": [str(clip) for clip in CLIPS], "few": FEW, "scale_bits": SCALE_BITS,
     "grid_bits": GRID_BITS,

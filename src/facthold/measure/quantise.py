@@ -1,13 +1,8 @@
 """Models with few bits per weight: every weight on a uniform grid, and the fewest bits at which a model still recalls.
 
-*What counts as bits.* All that must be written down to have the model again, beside this program and the embeddings
-(drawn before the facts are, as in theorem 7): n weights on a grid of L levels take n log2 L bits (packed: L need not be
-a power of two), each scale of a grid takes 32 (a float32), and each array 18 that say which grid it is. Embeddings that
-are learned would count like weights; no model here learns any. Two counts are kept apart:
-
-- *all*: every weight of the model.
-- *written*: without the weights that do not depend on the facts, such as random features and keys that tell tokens
-  apart. They are made again from the seed and stay in float32; the seed is one of the choices of `Found.tried`.
+n weights on a grid of L levels take n log2 L bits (packed: L need not be a power of two), each scale of a grid takes 32
+(a float32), and each array 18 that say which grid it is. ``docs/limits.md`` says what counts as bits, and which weights
+are left out where only those that are *written* count.
 """
 
 import math
@@ -77,14 +72,11 @@ def quantise(model: Model, grid: Grid | Mapping[str, Grid], *, fixed: Collection
         _check(one)
     if not grids:
         raise ValueError(f"fixed={sorted(fixed)} leaves no weights to round")
-    scales = sum(scale_bits(shapes[name], one) for name, one in grids.items())
-    bits = scales + sum(math.prod(shapes[name]) * one.bits + GRID_BITS for name, one in grids.items())
+    counted = {name: (shapes[name], one) for name, one in grids.items()}
+    # one for each index of the axes that come before those that share a scale
+    scales = SCALE_BITS * sum(math.prod(shape[: one.axes(len(shape))[0]]) for shape, one in counted.values())
+    bits = scales + sum(math.prod(shape) * one.bits + GRID_BITS for shape, one in counted.values())
     return Quantised(_on_grids(model, grids), bits, scales, sum(math.prod(shapes[name]) for name in grids), grids)
-
-
-def scale_bits(shape: Sequence[int], grid: Grid) -> int:
-    """Bits of the scales of an array with this shape."""
-    return SCALE_BITS * (math.prod(shape) // math.prod(shape[axis] for axis in grid.axes(len(shape))))
 
 
 @dataclass(frozen=True)
@@ -182,14 +174,9 @@ def _weights(model: Model) -> list[tuple[str, Array]]:
 
 def _on_grids(model: Model, grids: Mapping[str, Grid]) -> Model:
     weights, rest = eqx.partition(model, eqx.is_inexact_array)
-    leaves, structure = jax.tree.flatten(weights)
-    names = [name for name, _ in _weights(model)]
     # In NumPy, so that nothing is compiled for a new shape or number of levels.
-    new = [
-        jnp.asarray(on_grid(np.asarray(W), grids[name], np)) if name in grids else W
-        for name, W in zip(names, leaves, strict=True)
-    ]
-    return eqx.combine(jax.tree.unflatten(structure, new), rest)
+    new = [jnp.asarray(on_grid(np.asarray(W), grids[name], np)) if name in grids else W for name, W in _weights(model)]
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(weights), new), rest)
 
 
 def _check(grid: Grid) -> None:

@@ -43,7 +43,6 @@ def exact_recall(memory: Memory, problem: Problem) -> float:
     """Share of inputs whose output has the signs of its target in every coordinate.
 
     This is recall of the exact vector, as Hopfield networks ask for it: no dictionary of outputs helps.
-    For targets in {-1, +1}^d / sqrt(d) it is their exact reconstruction after taking signs.
     """
     return float(np.asarray(_by_rows(_exact_rows, memory, problem)).mean())
 

@@ -1,4 +1,33 @@
-"""Section 3: inputs, outputs, embeddings, and the map between them. Here are their names, without JAX."""
+"""Section 3: inputs, outputs, embeddings, and the map between them. Here are those that have a name, without JAX."""
 
-MAPS = ("identity", "injective", "mod", "floor", "uniform")  # the maps f* of `memory.associations`
-EMBEDDINGS = ("sphere", "gaussian", "signs", "orthogonal")  # the embeddings of `memory.embeddings`
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+Drawn = Callable[[int, int, np.random.Generator], np.ndarray]  # of two sizes and a generator
+
+
+def _sphere(n: int, d: int, draw: np.random.Generator) -> np.ndarray:
+    rows = draw.standard_normal((n, d))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+EMBEDDINGS: Mapping[str, Drawn] = {
+    "sphere": _sphere,  # uniform on the unit sphere: the setting of section 3
+    # N(0, I/d), of norm about 1: the embeddings of the slides and of the authors' transformer code
+    "gaussian": lambda n, d, draw: draw.standard_normal((n, d)) / np.sqrt(d),
+    # uniform on {-1, +1}^d / sqrt(d): the patterns of Hopfield networks
+    "signs": lambda n, d, draw: np.where(draw.standard_normal((n, d)) > 0, 1, -1) / np.sqrt(d),
+    "orthogonal": lambda n, d, draw: np.eye(
+        n, d
+    ),  # one-hot; only d of them, which is why superposition is needed (3.1)
+}
+"""n rows in d dimensions."""
+MAPS: Mapping[str, Drawn] = {
+    "identity": lambda N, M, draw: np.arange(N),  # f*(x) = x: figure 1
+    "injective": lambda N, M, draw: draw.permutation(M)[:N],  # distinct outputs, in random order
+    "mod": lambda N, M, draw: np.arange(N) % M,  # figure 6 as the text has it, and the slides' x mod 2
+    "floor": lambda N, M, draw: np.arange(N) * M // N,  # figure 6 as the authors' code has it
+    "uniform": lambda N, M, draw: draw.integers(0, M, N),  # each output independently: the setting of theorem 7
+}
+"""f*(0), ..., f*(N - 1) in [M]."""

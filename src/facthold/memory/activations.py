@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -10,8 +10,7 @@ from jaxtyping import Array
 
 from facthold._util.errors import unknown
 
-Values = TypeVar("Values", Array, np.ndarray)
-"""Numbers in an array of any shape; what comes in as NumPy goes out as NumPy."""
+Values = TypeVar("Values", Array, np.ndarray)  # an array of any shape; NumPy in, NumPy out
 
 
 def hermite(k: int, x: Values) -> Values:
@@ -27,19 +26,6 @@ def hermite(k: int, x: Values) -> Values:
     return now
 
 
-@runtime_checkable
-class Activation(Protocol):
-    """A function of one variable that knows its derivative and its Hermite coefficients."""
-
-    @property
-    def name(self) -> str: ...
-    def __call__(self, x: Values) -> Values: ...
-    def derivative(self, x: Values) -> Values: ...
-    def coefficient(self, k: int) -> float:
-        """c_k = E[sigma(x) h_k(x)] for x ~ N(0, 1)."""
-        ...
-
-
 @dataclass(frozen=True)
 class ReLU:
     """max(x, 0)."""
@@ -53,11 +39,12 @@ class ReLU:
         return (x > 0).astype(x.dtype)
 
     def coefficient(self, k: int) -> float:
-        """1/sqrt(2 pi), 1/2, then (-1)^(k/2+1) (k-3)!! / sqrt(2 pi k!) for even k, zero for odd k."""
-        if k == 0:
-            return 1 / math.sqrt(2 * math.pi)
-        if k == 1:
-            return 0.5
+        """c_k = E[sigma(x) h_k(x)] for x ~ N(0, 1).
+
+        1/sqrt(2 pi), 1/2, then (-1)^(k/2+1) (k-3)!! / sqrt(2 pi k!) for even k, zero for odd k.
+        """
+        if k < 2:
+            return (1 / math.sqrt(2 * math.pi), 0.5)[k]
         if k % 2:
             return 0.0
         double_factorial = math.prod(range(k - 3, 0, -2))
@@ -90,6 +77,7 @@ class Polynomial:
         return self.coefficients[k] if k < len(self.coefficients) else 0.0
 
 
+Activation = ReLU | Polynomial
 RELU = ReLU()
 
 

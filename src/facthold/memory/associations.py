@@ -1,60 +1,23 @@
 """Association maps f*: [N] -> [M], and the problem of storing one (section 3, setup)."""
 
-from collections.abc import Callable
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from facthold import memory
 from facthold._util.errors import check_positive, find
 from facthold._util.keys import derive
+from facthold.memory import MAPS
 from facthold.memory.embeddings import embed, host_generator
 
-Map = Int[Array, " N"]
 
-
-def identity(N: int, M: int, *, key: PRNGKeyArray) -> Map:
-    """f*(x) = x: figure 1."""
-    _injective("identity", N, M)
-    return jnp.asarray(np.arange(N, dtype=np.int32))
-
-
-def injective(N: int, M: int, *, key: PRNGKeyArray) -> Map:
-    """N distinct outputs, in random order."""
-    _injective("injective", N, M)
-    return jnp.asarray(host_generator(key).permutation(M)[:N].astype(np.int32))
-
-
-def mod(N: int, M: int, *, key: PRNGKeyArray) -> Map:
-    """f*(x) = x mod M: figure 6 as the text has it, and the slides' x mod 2."""
-    return jnp.asarray(np.arange(N, dtype=np.int32) % M)
-
-
-def floor(N: int, M: int, *, key: PRNGKeyArray) -> Map:
-    """f*(x) = floor(x M / N): figure 6 as the authors' code has it."""
-    return jnp.asarray((np.arange(N) * M // N).astype(np.int32))
-
-
-def uniform(N: int, M: int, *, key: PRNGKeyArray) -> Map:
-    """Each output uniform on [M], independently: the setting of theorem 7."""
-    return jnp.asarray(host_generator(key).integers(0, M, N).astype(np.int32))
-
-
-def _injective(kind: str, N: int, M: int) -> None:
-    if M < N:
-        raise ValueError(f"the map {kind!r} needs M >= N, but M={M} and N={N}; take 'mod', 'floor' or 'uniform'")
-
-
-MAPS: dict[str, Callable[..., Map]] = dict(zip(memory.MAPS, (identity, injective, mod, floor, uniform), strict=True))
-
-
-def associate(kind: str, N: int, M: int, *, key: PRNGKeyArray) -> Map:
+def associate(kind: str, N: int, M: int, *, key: PRNGKeyArray) -> Int[Array, " N"]:
     """The map called ``kind``: 'identity', 'injective', 'mod', 'floor' or 'uniform'."""
     check_positive(N=N, M=M)
-    return find("map", kind, MAPS)(N, M, key=key)
+    if kind in ("identity", "injective") and M < N:
+        raise ValueError(f"the map {kind!r} needs M >= N, but M={M} and N={N}; take 'mod', 'floor' or 'uniform'")
+    return jnp.asarray(find("map", kind, MAPS)(N, M, host_generator(key)).astype(np.int32))
 
 
 class Problem(eqx.Module):
@@ -79,9 +42,9 @@ class Problem(eqx.Module):
     def d(self) -> int:
         return self.E.shape[1]
 
-    def host(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def host(self, dtype: type | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """E, U and the rows u_{f*(x)} as NumPy arrays, for closed forms that are not worth a compilation."""
-        E, U = np.asarray(self.E), np.asarray(self.U)
+        E, U = np.asarray(self.E, dtype), np.asarray(self.U, dtype)
         return E, U, U[np.asarray(self.f)]
 
     @property

@@ -45,11 +45,11 @@ def _forward(counts: Counts, scores: Scores, at_query: Array, values: Values) ->
 
     def higher(b: Array, base: Array, so_far: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         sums, total, band = so_far
-        in_band, weight = _sums(counts, _weights(above, base), values)
+        w = _weights(above, base)
+        both = counts @ jnp.concatenate([(w[:, :, None] * values).reshape(-1, H * d_h), w], axis=1)
+        in_band, weight = both[:, :-H].reshape(-1, H, d_h), both[:, -H:]  # sum_z c(z) w(z) value(z), sum_z c(z) w(z)
         here = (weight > jnp.exp(FLOOR - 1)) | (b == 0)  # the base alone is enough
-        return (
-            jnp.where(here[:, :, None], in_band, sums), jnp.where(here, weight, total), jnp.where(here, b, band)
-        )  # fmt: skip
+        return jnp.where(here[:, :, None], in_band, sums), jnp.where(here, weight, total), jnp.where(here, b, band)
 
     nothing = jnp.zeros((n, H, d_h)), jnp.zeros((n, H)), jnp.zeros((n, H), jnp.int32)
     sums, total, band = _over_bands(higher, above, nothing)
@@ -80,8 +80,7 @@ attend_counts.defvjp(_forward, _backward)
 
 def _over_bands(visit: Callable[[Array, Array, State], State], above: Scores, state: State) -> State:
     """``visit`` every band, by its number and each head's base. A base is one of the scores, so that differences to it
-    are exact at any size. A score that is nan makes the result nan; one
-    that is infinite counts as the highest of its prompt."""
+    are exact at any size. A nan score makes the result nan; an infinite one counts as the highest of its prompt."""
 
     def step(carry: tuple[Array, Array, State]) -> tuple[Array, Array, State]:
         b, base, state = carry
@@ -95,10 +94,3 @@ def _over_bands(visit: Callable[[Array, Array, State], State], above: Scores, st
 
 def _weights(above: Scores, base: Float[Array, " H"]) -> Scores:
     return jnp.exp(jnp.clip(above - base + FLOOR, LOW, HIGH))
-
-
-def _sums(counts: Counts, w: Scores, values: Values) -> tuple[Heads, Float[Array, "n H"]]:
-    """sum_z c(z) w(z) value(z) and sum_z c(z) w(z), for every prompt and head."""
-    tokens, H, d_h = values.shape
-    sums = counts @ jnp.concatenate([(w[:, :, None] * values).reshape(tokens, H * d_h), w], axis=1)
-    return sums[:, :-H].reshape(-1, H, d_h), sums[:, -H:]

@@ -10,18 +10,21 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int, UInt64
+from scipy.special import softmax
 
 from facthold._util.errors import FactholdError, check_range
 from facthold.facts.problem import FactualRecall
+from facthold.facts.table import FactTable
 from facthold.memory.activations import RELU, Activation
 from facthold.models.saving import to_numpy
 from facthold.models.transformer import Transformer
 
-BLOCK = 1 << 20
-"""Numbers in the largest array of a block: few enough that they stay in a cache, many enough to share its cost."""
+BLOCK = 1 << 20  # numbers in the largest array of a block: few enough to stay in a cache, many enough to share its cost
 
 Tokens = Int[np.ndarray, "n T"]
 Indices = Int[np.ndarray, " n"]
+Vectors = Float[np.ndarray, "n d"]
+Embeddings = Float[np.ndarray, "M d"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +32,9 @@ class States:
     """What a transformer computes at the last token of n prompts."""
 
     heads: Float[np.ndarray, "n H d_h"]
-    x: Float[np.ndarray, "n d"]  # F_MHSA, what the MLP reads (equation 5)
+    x: Vectors  # F_MHSA, what the MLP reads (equation 5)
     hidden: Float[np.ndarray, "n m"]  # sigma(W x + b); no columns without an MLP
-    F: Float[np.ndarray, "n d"]
+    F: Vectors
 
     @property
     def features(self) -> Float[np.ndarray, "n q"]:
@@ -51,11 +54,17 @@ class Forward:
     V: Float[np.ndarray, "m d"]
     sigma: Activation
     phi: Float[np.ndarray, "tokens d"]  # embeddings of the tokens that can stand in a prompt, as they are stored
-    U: Float[np.ndarray, "M d"]
+    U: Embeddings
+    table: FactTable
 
     @classmethod
     def of(cls, model: Transformer, problem: FactualRecall) -> "Forward":
-        check_finite(model, problem)
+        for name, W in (to_numpy(model) | {"embeddings": problem.phi}).items():
+            if wrong := int((~np.isfinite(W)).sum()):
+                raise FactholdError(
+                    f"{wrong} of {W.size} numbers in {name} are nan or infinite, so the model says nothing; "
+                    "build or train it again"
+                )
         W_K, W_Q, W_V, W_O = (np.asarray(W, np.float64) for W in (model.W_K, model.W_Q, model.W_V, model.W_O))
         query = problem.phi[problem.EOS].astype(np.float64)
         keys = np.einsum("hid,hi->hd", W_K, W_Q @ query) * (model.d_h**-0.5 if model.scaled else 1.0)
@@ -63,7 +72,7 @@ class Forward:
         W, V = (none, none) if mlp is None else (np.asarray(mlp.W, np.float64), np.asarray(mlp.V, np.float64))
         b = np.zeros(len(W)) if mlp is None or mlp.b is None else np.asarray(mlp.b, np.float64)
         sigma = RELU if mlp is None else mlp.sigma
-        return cls(keys, W_V, W_O, W, b, V, sigma, problem.prompt_phi, problem.U)
+        return cls(keys, W_V, W_O, W, b, V, sigma, problem.prompt_phi, problem.U, problem.table)
 
     @property
     def last_map(self) -> tuple[str, Float[np.ndarray, "q d"]]:
@@ -73,20 +82,19 @@ class Forward:
     def states(self, tokens: Tokens) -> States:
         """All that is computed for these prompts, at once."""
         heads = self.heads(tokens)
-        x = heads.reshape(len(tokens), -1) @ self.W_O.reshape(-1, self.W_O.shape[2])
+        W_O = self.W_O.reshape(-1, self.W_O.shape[2])
+        x = heads.reshape(-1, len(W_O)) @ W_O
         hidden = self.hidden(x)
         return States(heads, x, hidden, x + hidden @ self.V)
 
-    def hidden(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n m"]:
+    def hidden(self, x: Vectors) -> Float[np.ndarray, "n m"]:
         return self.sigma(x @ self.W.T + self.b)
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[slice, States]]:
         """The states of any number of prompts, a bounded number at a time, each with its place."""
         H, d_h, d = self.W_O.shape
-        widest = max(H * max(d_h, tokens.shape[1]), d, len(self.W), 4 * d_h)
-        size = max(1, BLOCK // widest)
-        for i in range(0, len(tokens), size):
-            yield slice(i, min(i + size, len(tokens))), self.states(tokens[i : i + size])
+        for at in blocks(len(tokens), max(H * max(d_h, tokens.shape[1]), d, len(self.W), 4 * d_h)):
+            yield at, self.states(tokens[at])
 
     def heads(self, tokens: Tokens) -> Float[np.ndarray, "n H d_h"]:
         """The heads' outputs. A score and a value depend on the token alone, so that each token is looked at once."""
@@ -94,7 +102,7 @@ class Forward:
         at = at.reshape(tokens.shape)
         phi = self.phi[there].astype(np.float64)
         H, d_h, d = self.W_V.shape
-        attention = _softmax((phi @ self.keys.T)[at])
+        attention = softmax((phi @ self.keys.T)[at], axis=1)
         values = (phi @ self.W_V.reshape(-1, d).T).reshape(-1, H, d_h)
         heads = np.zeros((len(tokens), H, d_h))
         for t in range(tokens.shape[1]):  # a position at a time: n x T x H x d_h numbers are never held at once
@@ -103,31 +111,16 @@ class Forward:
 
     def attention(self, tokens: Tokens) -> Float[np.ndarray, "n T H"]:
         """How much each head attends to each position."""
-        return _softmax(self.phi[tokens].astype(np.float64) @ self.keys.T)
+        return softmax(self.phi[tokens].astype(np.float64) @ self.keys.T, axis=1)
 
 
-def _softmax(scores: Float[np.ndarray, "n T H"]) -> Float[np.ndarray, "n T H"]:
-    """Over positions. It writes into ``scores``."""
-    scores -= scores.max(axis=1, keepdims=True)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(axis=1, keepdims=True)
-    return scores
+def blocks(n: int, width: int, times: int = 1) -> Iterator[slice]:
+    """n rows of ``width`` numbers, so many at a time as fit in ``times`` `BLOCK`; one empty slice where n is 0."""
+    size = max(1, times * BLOCK // max(width, 1))
+    return (slice(i, min(i + size, n)) for i in range(0, max(n, 1), size))
 
 
-def check_finite(model: Transformer, problem: FactualRecall) -> None:
-    """Refuse weights that are not numbers: nothing that is computed from them would mean anything."""
-    for name, W in (to_numpy(model) | {"embeddings": problem.phi}).items():
-        wrong = ~np.isfinite(W)
-        if wrong.any():
-            raise FactholdError(
-                f"{int(wrong.sum())} of {wrong.size} numbers in {name} are nan or infinite, so the model says nothing; "
-                "build or train it again"
-            )
-
-
-def prompts(
-    problem: FactualRecall, subjects: Indices, relations: Indices, *, noise: int | None = None, seed: int = 0
-) -> Tokens:
+def prompts(problem: FactualRecall, s: Indices, r: Indices, *, noise: int | None = None, seed: int = 0) -> Tokens:
     """A prompt for each (s, r): the two, ``noise`` noise tokens (None: up to T) and EOS, in any order to the model.
 
     The noise of a question depends on the seed, s and r alone, so that it is the same whatever else is asked.
@@ -135,7 +128,7 @@ def prompts(
     k = problem.T - 3 if noise is None else noise
     if k < 0:
         raise ValueError(f"noise={k} must be 0 or more")
-    s, r = np.asarray(subjects, np.int64), np.asarray(relations, np.int64)
+    s, r = np.asarray(s, np.int64), np.asarray(r, np.int64)
     table, n = problem.table, len(s)
     check_range("subjects", s, table.S)
     check_range("relations", r, table.R)
@@ -143,24 +136,23 @@ def prompts(
     tokens[:, 0], tokens[:, 1], tokens[:, -1] = s, table.S + r, problem.EOS
     stream = _mix(_mix(np.array([seed % 2**64], np.uint64)) + (s * table.R + r).astype(np.uint64))
     words = _mix(stream[:, None] + np.arange(k, dtype=np.uint64) * GOLDEN)
-    tokens[:, 2:-1] = first_noise(problem) + ((words >> np.uint64(32)) * np.uint64(problem.n_noise) >> np.uint64(32))
+    noise_tokens = (words >> np.uint64(32)) * np.uint64(problem.n_noise) >> np.uint64(32)
+    tokens[:, 2:-1] = table.S + table.R + noise_tokens
     return tokens
 
 
-def table_prompts(problem: FactualRecall, *, draws: int = 1, seed: int = 0) -> Int[np.ndarray, "draws facts T"]:
-    """Prompts for every fact of the table, each with ``draws`` fresh noises."""
-    table = problem.table
-    return np.stack([prompts(problem, table.subjects, table.relations, seed=seed + i) for i in range(draws)])
+def table_prompts(
+    problem: FactualRecall, rows: Indices | slice = slice(None), *, draws: int = 1, seed: int = 0
+) -> Int[np.ndarray, "draws facts T"]:
+    """Prompts for these facts of the table, or for all of them, each with ``draws`` fresh noises."""
+    s, r = problem.table.subjects[rows], problem.table.relations[rows]
+    return np.stack([prompts(problem, s, r, seed=seed + i) for i in range(draws)])
 
 
 def word_tokens(problem: FactualRecall, words: list[str]) -> Int[np.ndarray, " k"]:
     """The noise token that a word stands for: by a hash of it, so that it is the same in every prompt."""
-    hashes = [int.from_bytes(hashlib.sha256(word.encode()).digest()[:8]) for word in words]
-    return np.array([first_noise(problem) + h % problem.n_noise for h in hashes], np.int64)
-
-
-def first_noise(problem: FactualRecall) -> int:
-    return problem.table.S + problem.table.R
+    first, hashes = problem.table.S + problem.table.R, (hashlib.sha256(word.encode()).digest() for word in words)
+    return np.array([first + int.from_bytes(h[:8]) % problem.n_noise for h in hashes], np.int64)
 
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float, Int
 
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
-from facthold.models.forward import BLOCK, Forward, Tokens
+from facthold.models.forward import Embeddings, Forward, Tokens, Vectors, blocks, table_prompts
+from facthold.models.transformer import Transformer
 
 NONE = -1  # where there is no such output or no such row
 CANDIDATES = 3  # rivals that are scored again in float64: the last of them bounds what all others may have
@@ -22,6 +23,8 @@ CANDIDATES = 3  # rivals that are scored again in float64: the last of them boun
 Part = TypeVar("Part")
 Outputs = Int[np.ndarray, " n"]
 Pairs = Int[np.ndarray, " pairs"]  # one side of pairs (question, answer)
+Scores = Float[np.ndarray, "n M"]
+PerRival = Float[np.ndarray, "n k"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +34,8 @@ class Verdicts:
     said: Outputs  # the output with the largest score
     right: Outputs  # the right answer with the largest score; NONE for a question that is not in the table
     rival: Outputs  # the best of those that are not right; without a right answer, the runner-up
-    margin: Float[np.ndarray, " n"]
-    """Score of ``right`` (without one: of ``said``) minus that of ``rival``; inf where there is no rival."""
-    probability: Float[np.ndarray, " n"]
-    """Of what is said, by the softmax over all outputs; nan where it was not asked for."""
+    margin: Float[np.ndarray, " n"]  # score of ``right`` (or ``said``) minus that of ``rival``, or inf
+    probability: Float[np.ndarray, " n"]  # of what is said, by the softmax over all outputs; nan where not asked for
 
     @property
     def recalled(self) -> Bool[np.ndarray, " n"]:
@@ -49,7 +50,7 @@ def joined(parts: Sequence[Part]) -> Part:
     return type(parts[0])(**whole)
 
 
-def find_rows(table: FactTable, subjects: Outputs, relations: Outputs) -> Int[np.ndarray, " n"]:
+def find_rows(table: FactTable, subjects: Outputs, relations: Outputs) -> Outputs:
     """The row of the table that has each (s, r); NONE where there is none."""
     pairs = table.subjects.astype(np.int64) * table.R + table.relations
     order = np.argsort(pairs)
@@ -58,7 +59,7 @@ def find_rows(table: FactTable, subjects: Outputs, relations: Outputs) -> Int[np
     return np.where(pairs[at] == wanted, at, NONE)
 
 
-def right_answers(table: FactTable, rows: Int[np.ndarray, " n"]) -> tuple[Pairs, Pairs]:
+def right_answers(table: FactTable, rows: Outputs) -> tuple[Pairs, Pairs]:
     """Pairs (question, answer), one for each right answer of each question; ``rows`` are rows of the table."""
     there = np.flatnonzero(rows != NONE)
     start, end = (np.searchsorted(table.also[:, 0], rows[there], side=side) for side in ("left", "right"))
@@ -70,38 +71,22 @@ def right_answers(table: FactTable, rows: Int[np.ndarray, " n"]) -> tuple[Pairs,
     )
 
 
-def judge(
-    forward: Forward, table: FactTable, tokens: Tokens, rows: Int[np.ndarray, " n"], *, probabilities: bool = False
-) -> Verdicts:
+def judge(forward: Forward, tokens: Tokens, rows: Outputs, *, probabilities: bool = False) -> Verdicts:
     """Ask every prompt, and judge it by the row of the table that it is about. Probabilities take as long again."""
-    parts = [
-        judge_outputs(forward, table, states.F, rows[at], probabilities=probabilities)
-        for at, states in forward.blocks(tokens)
-    ]
-    return joined(parts) if parts else judge_outputs(forward, table, np.zeros((0, forward.U.shape[1])), rows)
+    parts = forward.blocks(tokens)
+    return joined([judge_outputs(forward, x.F, rows[at], probabilities=probabilities) for at, x in parts])
 
 
-def judge_outputs(
-    forward: Forward, table: FactTable, F: Float[np.ndarray, "n d"], rows: Int[np.ndarray, " n"], *,
-    probabilities: bool = False,
-) -> Verdicts:  # fmt: skip
+def judge_outputs(forward: Forward, F: Vectors, rows: Outputs, *, probabilities: bool = False) -> Verdicts:
     """As `judge`, for F that is computed already."""
-    size = rows_at_once(forward.U)
-    blocks = [slice(i, i + size) for i in range(0, max(len(F), 1), size)]
-    return joined(
-        [_judge(forward.U, F[at], *right_answers(table, rows[at]), probabilities=probabilities) for at in blocks]
-    )
+    return verdicts(contest(forward.U, F, *right_answers(forward.table, rows), probabilities=probabilities))
 
 
-def rows_at_once(U: Float[np.ndarray, "M d"], k: int = CANDIDATES) -> int:
-    """Questions whose scores, and the embeddings of k rivals each, fit in a block."""
-    return max(1, 2 * BLOCK // max(len(U), k * U.shape[1]))
-
-
-def judge_table(forward: Forward, problem: FactualRecall, tokens: Int[np.ndarray, "draws facts T"]) -> Verdicts:
-    """Every fact of the table in every draw, the facts of a draw after each other."""
-    draws, n, T = tokens.shape
-    return judge(forward, problem.table, tokens.reshape(-1, T), np.tile(np.arange(n), draws))
+def judge_table(model: Transformer, problem: FactualRecall, *, draws: int = 1, seed: int = 0) -> Verdicts:
+    """Every fact of the table in so many prompts, the facts of a draw after each other."""
+    tokens = np.concatenate(table_prompts(problem, draws=draws, seed=seed))
+    rows = np.tile(np.arange(len(problem.table)), draws)
+    return judge(Forward.of(model, problem), tokens, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,26 +95,28 @@ class Contest:
 
     right: Outputs
     own: Float[np.ndarray, " n"]  # -inf where there is no right answer
+    probability: Float[np.ndarray, " n"]  # of the best of all; nan where not asked for
     rivals: Int[np.ndarray, "n k"]
-    against: Float[np.ndarray, "n k"]  # largest first; -inf where no output is left
+    against: PerRival  # largest first; -inf where no output is left
 
 
 def contest(
-    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs, k: int = CANDIDATES
+    U: Embeddings, F: Vectors, asked: Pairs, answers: Pairs, k: int = CANDIDATES, *, probabilities: bool = False
 ) -> Contest:
     """The best right answer of each question and its k best rivals; ``asked`` and ``answers`` are all right pairs."""
-    size, parts = rows_at_once(U, k), []
-    for i in range(0, max(len(F), 1), size):
-        here, rows = (asked >= i) & (asked < i + size), F[i : i + size]
-        parts.append(_contest(U, rows, _float32_scores(U, rows)[0], asked[here] - i, answers[here], k))
+    order = np.argsort(asked, kind="stable")
+    asked, answers, parts = asked[order], answers[order], []
+    for at in blocks(len(F), max(len(U), k * U.shape[1]), 2):
+        here = slice(*np.searchsorted(asked, [at.start, at.stop]))
+        parts.append(_contest(U, F[at], asked[here] - at.start, answers[here], k, probabilities))
     return joined(parts)
 
 
-def _contest(
-    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n M"], asked: Pairs,
-    answers: Pairs, k: int,
-) -> Contest:  # fmt: skip
-    """It writes into ``scores``."""
+def _contest(U: Embeddings, F: Vectors, asked: Pairs, answers: Pairs, k: int, probabilities: bool) -> Contest:
+    # each row is divided by its size, so that no score is out of float32's range
+    scale = np.maximum(np.abs(F).max(axis=1, initial=0, keepdims=True), np.finfo(np.float64).tiny)
+    scores = (F / scale).astype(np.float32) @ U.T
+    probability = _highest_share(scores, scale) if probabilities else np.full(len(F), np.nan)
     of_answers = _scored(F[asked], U, answers[:, None])[:, 0]
     own = np.full(len(F), -np.inf)
     np.maximum.at(own, asked, of_answers)
@@ -155,17 +142,15 @@ def _contest(
     order = np.argsort(-against, axis=1, kind="stable")
     top, against = np.take_along_axis(top, order, axis=1), np.take_along_axis(against, order, axis=1)
     short = [(0, 0), (0, max(0, 2 - top.shape[1]))]  # a model with one output has no runner-up
-    return Contest(right, own, np.pad(top, short), np.pad(against, short, constant_values=-np.inf))
+    return Contest(right, own, probability, np.pad(top, short), np.pad(against, short, constant_values=-np.inf))
 
 
-def _scored(
-    F: Float[np.ndarray, "n d"], U: Float[np.ndarray, "M d"], outputs: Int[np.ndarray, "n k"]
-) -> Float[np.ndarray, "n k"]:
+def _scored(F: Vectors, U: Embeddings, outputs: Int[np.ndarray, "n k"]) -> PerRival:
     """Some outputs' scores in float64, each summed in the same order: equal embeddings have equal scores."""
     return (F[:, None] * U[outputs]).sum(axis=2, dtype=np.float64)
 
 
-def _top(scores: Float[np.ndarray, "n M"], k: int) -> Int[np.ndarray, "n k"]:
+def _top(scores: Scores, k: int) -> Int[np.ndarray, "n k"]:
     """The k outputs with the largest scores, largest first. For few of them some passes beat a sort."""
     k = min(k, scores.shape[1])
     if k > 4:
@@ -179,30 +164,16 @@ def _top(scores: Float[np.ndarray, "n M"], k: int) -> Int[np.ndarray, "n k"]:
     return top
 
 
-def _judge(
-    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs, *,
-    probabilities: bool = False,
-) -> Verdicts:  # fmt: skip
-    scores, scale = _float32_scores(U, F)
-    probability = _highest_share(scores, scale) if probabilities else np.full(len(F), np.nan)
-    c = _contest(U, F, scores, asked, answers, CANDIDATES)
+def verdicts(c: Contest) -> Verdicts:
     unknown = c.right == NONE  # the best of all stands for the right answer, the next for its rival
     said = np.where(unknown | (c.against[:, 0] > c.own), c.rivals[:, 0], c.right)
     own = np.where(unknown, c.against[:, 0], c.own)
     rival, against = (np.where(unknown, pair[:, 1], pair[:, 0]) for pair in (c.rivals, c.against))
     margin = np.where(np.isfinite(against), own - against, np.inf)
-    return Verdicts(said, c.right, np.where(np.isfinite(against), rival, NONE), margin, probability)
+    return Verdicts(said, c.right, np.where(np.isfinite(against), rival, NONE), margin, c.probability)
 
 
-def _float32_scores(
-    U: Float[np.ndarray, "M d"], F: Float[np.ndarray, "n d"]
-) -> tuple[Float[np.ndarray, "n M"], Float[np.ndarray, "n 1"]]:
-    """Scores, and the size by which each row was divided so that none is out of float32's range."""
-    scale = np.maximum(np.abs(F).max(axis=1, initial=0, keepdims=True), np.finfo(np.float64).tiny)
-    return (F / scale).astype(np.float32) @ U.T, scale
-
-
-def _highest_share(scores: Float[np.ndarray, "n M"], scale: Float[np.ndarray, "n 1"]) -> Float[np.ndarray, " n"]:
+def _highest_share(scores: Scores, scale: Float[np.ndarray, "n 1"]) -> Float[np.ndarray, " n"]:
     """The softmax of the scores times their scale, at the largest."""
     above = scores - scores.max(axis=1, initial=-np.inf, keepdims=True)
     above *= scale.astype(np.float32)

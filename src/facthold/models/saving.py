@@ -1,8 +1,4 @@
-"""Saved models: one safetensors file for each model, with all that is needed to use it again.
-
-Weights are stored under their names in the paper, so that any safetensors reader (NumPy, PyTorch)
-opens the file; the model's kind and settings stand in the file's metadata.
-"""
+"""Saved models: a safetensors file with the weights under their names in the paper; kind and settings are metadata."""
 
 import dataclasses
 import json
@@ -21,17 +17,15 @@ import facthold
 from facthold._util.errors import FactholdError
 from facthold._util.files import writing
 from facthold.facts.problem import FactualRecall
-from facthold.facts.table import FactTable, Labels, no_more_answers
+from facthold.facts.table import NO_MORE, FactTable, Labels
 from facthold.memory.activations import Activation, activation
 from facthold.memory.associations import Problem
 from facthold.models.memory import LinearMemory, LowRankMemory, MLPMemory
 from facthold.models.transformer import Transformer
 
 FORMAT = "1"
-MODELS: dict[str, type[eqx.Module]] = {
-    kind.__name__: kind for kind in (LinearMemory, LowRankMemory, MLPMemory, Transformer)
-}
-PARTS = {"mlp": MLPMemory}  # models inside of models, by their field
+ARRAY = np.ndarray | jax.Array
+MODELS = {kind.__name__: kind for kind in (LinearMemory, LowRankMemory, MLPMemory, Transformer)}
 FACTS = ("subjects", "relations", "answers")
 LONGEST = 1 << 16  # T at most: a prompt of that length for each fact is made at once
 V = TypeVar("V")
@@ -39,21 +33,14 @@ V = TypeVar("V")
 
 def to_numpy(module: eqx.Module) -> dict[str, np.ndarray]:
     """The arrays of a model or problem by name, as NumPy arrays; those of a part as ``mlp.W``."""
-    return {name: np.asarray(value) for name, value in _leaves(module).items() if _is_array(value)}
+    return {name: np.asarray(value) for name, value in _leaves(module).items() if isinstance(value, ARRAY)}
 
 
 def save_model(path: str | Path, model: eqx.Module, problem: Problem | FactualRecall | None = None) -> Path:
-    """Write a model, and with it the problem that it solves: ``fh.save_model("memory.safetensors", memory, problem)``.
-
-    A transformer with its facts is saved by `Model.save` too.
-    """
-    settings = {name: value for name, value in _leaves(model).items() if not (value is None or _is_array(value))}
-    about: dict[str, Any] = {
-        "format": FORMAT,
-        "facthold": facthold.__version__,
-        "model": type(model).__name__,
-        "settings": {n: v.name if isinstance(v, Activation) else v for n, v in settings.items()},
-    }
+    """Write a model, and with it the problem that it solves: ``fh.save_model("m.safetensors", memory, problem)``."""
+    settings = {n: v for n, v in _leaves(model).items() if not (v is None or isinstance(v, ARRAY))}
+    about: dict[str, Any] = {"format": FORMAT, "facthold": facthold.__version__, "model": type(model).__name__}
+    about["settings"] = {n: v.name if isinstance(v, Activation) else v for n, v in settings.items()}
     solved: dict[str, np.ndarray] = {}
     if isinstance(problem, FactualRecall):
         about["problem"], solved = _facts(problem)
@@ -135,16 +122,11 @@ def _leaves(module: eqx.Module) -> dict[str, Any]:
     return leaves
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray | jax.Array)
-
-
 def _restore(kind: type[V], arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> V:
     values: dict[str, Any] = {n: jnp.asarray(a) for n, a in arrays.items()}
     values |= {n: activation(v) if isinstance(v, str) else v for n, v in settings.items()}
-    for part, its_kind in PARTS.items():
-        if inner := _below(part, arrays):
-            values[part] = _restore(its_kind, inner, _below(part, settings))
+    if inner := _below("mlp", arrays):
+        values["mlp"] = _restore(MLPMemory, inner, _below("mlp", settings))
     return kind(**{name: value for name, value in values.items() if "." not in name})
 
 
@@ -178,5 +160,5 @@ def _restore_facts(
     _check_array("phi", arrays["phi"], 2)
     names = None if labels is None else Labels(*(tuple(labels[kind]) for kind in FACTS))
     columns = {kind: arrays[kind] for kind in FACTS}
-    table = FactTable(S, R, A, **columns, labels=names, also=arrays.get("also", no_more_answers()))
+    table = FactTable(S, R, A, **columns, labels=names, also=arrays.get("also", NO_MORE))
     return FactualRecall(table, arrays["phi"], T, arrays.get("p"), outputs)

@@ -4,11 +4,6 @@ from math import sqrt
 from typing import NamedTuple
 
 
-def n_params(*, d: int, H: int, d_h: int, m: int) -> int:
-    """Parameters as the paper counts them, embeddings left out: 4 H d d_h + 2 m d."""
-    return 4 * H * d * d_h + 2 * m * d
-
-
 class Shape(NamedTuple):
     """The sizes of a transformer."""
 
@@ -19,7 +14,8 @@ class Shape(NamedTuple):
 
     @property
     def n_params(self) -> int:
-        return n_params(d=self.d, H=self.H, d_h=self.d_h, m=self.m)
+        """Parameters as the paper counts them: embeddings and the MLP's bias left out."""
+        return 4 * self.H * self.d * self.d_h + 2 * self.m * self.d
 
 
 def shape_of(alpha: float, beta: float, n_params: int, H: int) -> Shape:

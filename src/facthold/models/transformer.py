@@ -11,7 +11,7 @@ from facthold._util.errors import check_positive
 from facthold.memory.activations import RELU, Activation
 from facthold.models.attention import attend_counts
 from facthold.models.memory import MLPMemory
-from facthold.models.sizes import n_params
+from facthold.models.sizes import Shape
 
 
 class Transformer(eqx.Module):
@@ -47,7 +47,7 @@ class Transformer(eqx.Module):
     @property
     def n_params(self) -> int:
         """4 H d d_h + 2 m d, as the paper counts: embeddings and the MLP's bias left out."""
-        return n_params(d=self.d, H=self.H, d_h=self.d_h, m=self.m)
+        return Shape(self.d, self.H, self.d_h, self.m).n_params
 
     def __call__(self, X: Float[Array, "n T d"]) -> Float[Array, "n d"]:
         """F_TF of prompts given as embedded sequences, by the equations as they stand."""
@@ -63,11 +63,8 @@ class Transformer(eqx.Module):
     def of_counts(
         self, counts: Float[Array, "n tokens"], phi: Float[Array, "tokens d"], query: Float[Array, " d"]
     ) -> Float[Array, "n d"]:
-        """F_TF of prompts given as token counts c(z), for the embeddings phi and the last token's, ``query``.
-
-        A head's score and value depend on the token alone. With w(z) = exp(score(z)) its output is
-        sum_z c(z) w(z) value(z) / sum_z c(z) w(z): one product of the counts with a table over the vocabulary.
-        """
+        """F_TF of prompts given as token counts c(z), for the embeddings phi and the last token's, ``query``: a head's
+        score and value depend on the token alone (`models.attention`)."""
         scores = self.scores(phi, query)
         values = (phi @ self._flat(self.W_V).T).reshape(-1, self.H, self.d_h)
         at_query = self.scores(query[None], query)[0]

@@ -1,7 +1,5 @@
-"""How large a model must be for a table of facts, before it is built: laws that were fitted to measured sizes.
-
-fh.plan(subjects=1_000_000, relations=20, answers=100, accuracy=0.99)
-"""
+"""How large a model must be for a table of facts, before it is built, by laws that were fitted to measured sizes:
+``fh.plan(subjects=1_000_000, relations=20, answers=100, accuracy=0.99)``."""
 
 from facthold._util.lazy import callable_package
 

@@ -1,14 +1,12 @@
-"""The measured sizes and seconds that plans rest on, and the file that keeps them.
-
-The file stands beside this module and is part of the package. `facthold plan --calibrate` computes its cells
-(`studies.sizes.calibrations`) and writes it again.
-"""
+"""The measured sizes and seconds that plans rest on, and the file beside this module that keeps them: `facthold plan
+--calibrate` computes its cells (`studies.sizes.calibrations`) and writes it again."""
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import perf_counter
+from timeit import timeit
 from typing import Any
 
 import numpy as np
@@ -59,7 +57,6 @@ class Calibrations:
 
 
 def read(path: Path = FILE) -> Calibrations:
-    """The calibrations of a file."""
     try:
         kept = json.loads(path.read_text())
         rows = [Calibration(**row | {"seeds": tuple(row["seeds"])}) for row in kept["rows"]]
@@ -84,9 +81,7 @@ def product_rate(seconds: float = 0.1) -> float:
     A = np.ones((PRODUCT, PRODUCT), np.float32)
     A @ A  # the first one wakes the library
     times: list[float] = []
-    stop = time.perf_counter() + seconds
-    while time.perf_counter() < stop or len(times) < 3:
-        start = time.perf_counter()
-        A @ A
-        times.append(time.perf_counter() - start)
+    stop = perf_counter() + seconds
+    while perf_counter() < stop or len(times) < 3:
+        times.append(timeit(lambda: A @ A, number=1))
     return 2 * PRODUCT**3 / float(np.median(times)) / 1e9

@@ -69,7 +69,6 @@ class PowerLaw(Law):
 
 
 def fit_power(x: Sequence[Features], y: Sequence[float]) -> PowerLaw:
-    """The power law through the points."""
     u, v = np.atleast_2d(_logs("x", x)), _logs("y", y)
     if len(u) != len(v):
         raise ValueError(f"a law needs as many x as y, and has {len(u)} and {len(v)}")

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.plan.calibrations import FILE, Calibration, Calibrations, product_rate, read
 from facthold.plan.laws import FEWEST, Interval, PowerLaw, StartedLaw, fit_power, fit_started
@@ -13,22 +15,19 @@ from facthold.recipes import fact_recipes
 from facthold.recipes.base import FactRecipe, Question, Sizing
 from facthold.theory.limits_facts import allowed_errors, counting_bound, known_blocks_bits
 
-if TYPE_CHECKING:
-    from facthold.facts.table import FactTable
-
 ACCURACY = 0.99
 LARGEST = 10**30  # sizes above it are refused: nothing that can be counted is larger
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
 BUILDABLE = 10**10  # parameters above which no command is given: no machine that runs this program builds such a model
 LONGEST = 30 * 86400.0  # seconds beyond which none is given either
 ROUNDING = 1e-9  # a size that is whole but for the rounding of the fit is not rounded up
-HELD = 0.85
-"""Share of its calibrated tables that a recipe must have held: below, no size can be recommended for a new one."""
+HELD = 0.85  # share of its calibrated tables that a recipe must have held: below, no size can be recommended
 
 
 def plan(
-    facts: Any = None, *, subjects: int | None = None, relations: int | None = None,
-    answers: int | None = None, accuracy: float = ACCURACY, calibrations: Calibrations | str | Path | None = None,
+    facts: Any = None, *, subjects: float | str | None = None, relations: float | str | None = None,
+    answers: float | str | None = None, accuracy: float = ACCURACY,
+    calibrations: Calibrations | str | Path | None = None,
 ) -> "Plan":  # fmt: skip
     """How large a model must be for a table of facts, before anything is built.
 
@@ -45,32 +44,28 @@ def plan(
     if facts is not None:
         if given := next((name for name, size in sizes.items() if size is not None), None):
             raise ValueError(f"{given}={sizes[given]} and facts: facts have sizes of their own, give one of the two")
-        if not hasattr(facts, "A_r"):
-            from facthold.facts.table import FactTable
-
-            facts = FactTable.of(facts)
+        facts = facts if isinstance(facts, FactTable) else FactTable.of(facts)
         question = Question.of(facts, accuracy)
     else:
-        S, R, D = (_whole(name, size) for name, size in sizes.items())
+        S, R, D = (whole_number(name, size) for name, size in sizes.items())
         question = Question(S, R, D, accuracy)
     if not isinstance(calibrations, Calibrations):
         calibrations = read(FILE if calibrations is None else Path(calibrations))
-    return make_plan(question, calibrations, product_rate(), refused=None if facts is None else refusals(facts))
+    return make_plan(question, calibrations, product_rate(), facts)
 
 
-def _whole(name: str, size: float | None) -> int:
+def whole_number(name: str, size: float | str | None) -> int:
+    """A size as a number or as it is typed, 1000000, 1_000_000 or 1e6, exactly."""
     if size is None:
         raise ValueError(f"give {name} too: subjects, relations and answers of each relation, or facts")
-    if not (1 <= size <= LARGEST and int(size) == size):
-        raise ValueError(f"{name}={size} must be a whole number from 1 to {LARGEST:.0e}")
-    return int(size)
-
-
-def refusals(table: "FactTable") -> dict[str, str]:
-    """Why recipes cannot hold this table at any size, by their names."""
-    recipes = fact_recipes().values()
-    reasons = {check: check(table) for check in {recipe.refuses for recipe in recipes}}  # several share a check
-    return {recipe.name: reason for recipe in recipes if (reason := reasons[recipe.refuses])}
+    try:
+        number = Decimal(str(size))
+    except InvalidOperation:
+        number = Decimal("nan")
+    if not (number.is_finite() and 1 <= number <= LARGEST and int(number) == number):
+        typed = size or repr(size)
+        raise ValueError(f"{name}={typed} must be a whole number from 1 to 1e30, as 1000000, 1_000_000 or 1e6")
+    return int(number)
 
 
 @dataclass(frozen=True)
@@ -82,10 +77,10 @@ class Laws:
     ranges: Mapping[str, tuple[float, float]]  # the smallest and the largest S, R, D and number of facts
 
 
-def fit_laws(sizing: Sizing | None, goal: float, rows: Sequence[Calibration]) -> Laws | str:
+def fit_laws(sizing: Sizing, goal: float, rows: Sequence[Calibration]) -> Laws | str:
     """The laws of a recipe, or in words why there are none."""
     found = [row for row in rows if row.size is not None and row.n_params is not None]
-    if sizing is None or len(found) < max(FEWEST, HELD * len(rows)):
+    if len(found) < max(FEWEST, HELD * len(rows)):
         lost = next((row for row in rows if row.size is None), None)
         if lost is None:
             return f"not calibrated at an accuracy of {goal:g}"
@@ -112,23 +107,16 @@ class Planned:
     recipe: FactRecipe
     reason: str | None = None  # why there is no size
     question: Question | None = None  # what the size is for: the accuracy is the next that was calibrated
-    shape: Shape | None = None  # the upper end of the interval: what is recommended
-    expected: Shape | None = None
-    low: Shape | None = None  # where half of all tables, and where hardly any, are held
+    shape: Shape | None = None  # what is recommended: the upper end of the interval
+    params: Interval | None = None  # parameters with which hardly any tables, half of them, and all but a few are held
     seconds: Interval | None = None
-    outside: Mapping[str, float] | None = None
-    """By what factor S, R, D and the facts lie outside of the calibrated ranges, where they do."""
-    ranges: Mapping[str, tuple[float, float]] | None = None
+    outside: Mapping[str, float] = field(default_factory=dict)  # factors by which S, R, D, facts are out of range
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     needed: float = 0.0  # bits that no model can do without
 
     @property
     def name(self) -> str:
         return self.recipe.name
-
-    @property
-    def goal(self) -> float | None:
-        """The calibrated accuracy that the size is for."""
-        return self.question and self.question.accuracy
 
     @property
     def n_params(self) -> int:
@@ -162,20 +150,17 @@ class Planned:
         return f"facthold make --recipe {self.name} {table} {given}{goal}"
 
     def as_json(self, file: str | None = None) -> dict[str, Any]:
-        if self.shape is None or self.low is None or self.expected is None or self.recipe.sizing is None:
+        if self.question is None or self.shape is None or self.params is None or self.recipe.sizing is None:
             return {"recipe": self.name, "reason": self.reason}
+        low, expected, high = map(_exact, self.params)
         time = self.seconds
         return {
-            "recipe": self.name, "reason": None, "calibrated_accuracy": self.goal,
+            "recipe": self.name, "reason": None, "calibrated_accuracy": self.question.accuracy,
             **{name: _exact(value) for name, value in self.shape._asdict().items()},
-            "n_params": _exact(self.n_params),
-            "n_params_interval": [_exact(self.low.n_params), _exact(self.n_params)],
-            "n_params_expected": _exact(self.expected.n_params), "confidence": self.recipe.sizing.confidence,
-            "megabytes": self.megabytes,
-            "seconds": None if time is None else time.expected,
-            "seconds_interval": None if time is None else [time.low, time.high],
-            "extrapolates": dict(self.outside or {}),
-            "calibrated": {name: list(ends) for name, ends in (self.ranges or {}).items()},
+            "n_params": high, "n_params_interval": [low, high], "n_params_expected": expected,
+            "confidence": self.recipe.sizing.confidence, "megabytes": self.megabytes,
+            "seconds": time and time.expected, "seconds_interval": time and [time.low, time.high],
+            "extrapolates": dict(self.outside), "calibrated": {name: list(ends) for name, ends in self.ranges.items()},
             "command": self.command(file),
         }  # fmt: skip
 
@@ -192,8 +177,7 @@ class Plan:
     rows: Sequence[Planned]
     """Those with a size first, by parameters."""
     gflops: float
-    calibrated_gflops: float
-    provenance: Mapping[str, Any]
+    calibrations: Calibrations
 
     @property
     def at_chance(self) -> bool:
@@ -208,7 +192,7 @@ class Plan:
         """One flat row for each recipe, as pandas takes them: ``pandas.DataFrame(plan.to_rows())``."""
         return [
             {"recipe": row.name, **(row.shape._asdict() if row.shape else dict.fromkeys(Shape._fields)),
-             "n_params": row.n_params or None, "n_params_low": row.low and row.low.n_params,
+             "n_params": row.n_params or None, "n_params_low": row.params and row.params.low,
              "seconds": row.seconds and row.seconds.expected, "extrapolated": bool(row.outside), "reason": row.reason}
             for row in self.rows
         ]  # fmt: skip
@@ -221,10 +205,10 @@ class Plan:
         ]
         for row in self.rows:
             size = row.reason
-            if row.shape is not None and row.low is not None:
+            if row.shape is not None and row.params is not None:
                 sizes = " ".join(f"{name}={_brief(v)}" for name, v in row.shape._asdict().items() if v)
                 time = "" if row.seconds is None else f", about {row.seconds.expected:.2g} s"
-                size = f"{_brief(row.low.n_params)} to {_brief(row.n_params)} parameters ({sizes}){time}"
+                size = f"{_brief(row.params.low)} to {_brief(row.n_params)} parameters ({sizes}){time}"
             lines.append(f"  {row.name}{'*' if row.outside else ''}: {size}")
         if any(row.outside for row in self.rows):
             lines.append("  * extrapolated: the table is outside of what was calibrated")
@@ -237,12 +221,12 @@ class Plan:
             "accuracy": q.accuracy, "at_chance": self.at_chance, "bits": self.bits, "megabytes": self.bits / 8e6,
             "counting_bits": self.counting_bits, "recipes": [row.as_json(file) for row in self.rows],
             "smallest": self.best and self.best.name,
-            "gflops_here": self.gflops, "gflops_calibrated": self.calibrated_gflops,
-            "calibrations": dict(self.provenance),
+            "gflops_here": self.gflops, "gflops_calibrated": self.calibrations.gflops,
+            "calibrations": dict(self.calibrations.provenance),
         }  # fmt: skip
 
 
-def _exact(n: int) -> int | float:
+def _exact(n: float) -> float:
     """Whole numbers as they are while every reader of JSON has them exactly."""
     return n if abs(n) < 2**53 else float(n)
 
@@ -251,22 +235,20 @@ def _brief(n: float) -> str:
     return f"{n:,.0f}" if n < 1e9 else f"{float(n):.2g}"
 
 
-def make_plan(
-    question: Question, calibrations: Calibrations, gflops: float, *, refused: Mapping[str, str] | None = None
-) -> Plan:
-    """The plan for a table of these sizes. ``refused``: recipes that cannot hold it, and why."""
+def make_plan(question: Question, calibrations: Calibrations, gflops: float, table: FactTable | None = None) -> Plan:
+    """The plan for a table of these sizes. Recipes that cannot hold this ``table`` at any size say why."""
     wrong = allowed_errors(question.accuracy, question.facts)
     bits = known_blocks_bits(question.facts, 1, question.D, question.accuracy)
     counted = counting_bound(question.facts, 1, question.D, wrong)
-    rows: list[Planned] = []
-    if question.accuracy > 1 / question.D:
-        for name, recipe in fact_recipes().items():
-            if refused and name in refused:
-                rows.append(Planned(recipe, refused[name]))
-            else:
-                rows.append(plan_recipe(recipe, question, calibrations, calibrations.gflops / gflops))
+    recipes = fact_recipes().values() if question.accuracy > 1 / question.D else ()
+    checks = {recipe.refuses for recipe in recipes}  # several share one
+    refused = {} if table is None else {check: check(table) for check in checks}
+    rows, speed = [], calibrations.gflops / gflops
+    for recipe in recipes:
+        reason = refused.get(recipe.refuses)
+        rows.append(Planned(recipe, reason) if reason else plan_recipe(recipe, question, calibrations, speed))
     rows.sort(key=lambda row: (row.shape is None, row.n_params))
-    return Plan(question, bits, counted, rows, gflops, calibrations.gflops, calibrations.provenance)
+    return Plan(question, bits, counted, rows, gflops, calibrations)
 
 
 def plan_recipe(recipe: FactRecipe, question: Question, calibrations: Calibrations, speed: float = 1.0) -> Planned:
@@ -282,21 +264,20 @@ def plan_recipe(recipe: FactRecipe, question: Question, calibrations: Calibratio
         return Planned(recipe, laws)
     asked = question._replace(accuracy=goal)
     sizes = laws.size.at(sizing.x(asked), sizing.confidence)
-    low, middle, high = (
-        sizing.shape(asked, max(math.ceil(v * (1 - ROUNDING)), sizing.least(asked))) for v in sizes
-    )  # fmt: skip
+    shapes = [sizing.shape(asked, max(math.ceil(v * (1 - ROUNDING)), sizing.least(asked))) for v in sizes]
+    params = Interval(*(shape.n_params for shape in shapes))
     bits = known_blocks_bits(question.facts, 1, question.D, question.accuracy)
-    if 32 * high.n_params < bits:
+    if 32 * params.high < bits:
         return Planned(
             recipe,
-            f"its law says {high.n_params:.2g} parameters, too few for {bits:.2g} bits in float32: it does not reach "
+            f"its law says {params.high:.2g} parameters, too few for {bits:.2g} bits in float32: it does not reach "
             "so far outside of its calibrations",
         )  # fmt: skip
     seconds = None
     if laws.seconds is not None:
-        seconds = Interval(*(speed * s for s in laws.seconds.at(sizing.work(asked, high))))
+        seconds = Interval(*(speed * s for s in laws.seconds.at(sizing.work(asked, shapes[-1]))))
     # how many times above the largest, or below the smallest, of what was calibrated
     sizes_asked = {name: getattr(asked, name) for name in laws.ranges}
     factors = {k: max(sizes_asked[k] / most, least / sizes_asked[k]) for k, (least, most) in laws.ranges.items()}
     outside = {name: factor for name, factor in factors.items() if factor > 1}
-    return Planned(recipe, None, asked, high, middle, low, seconds, outside, laws.ranges, bits)
+    return Planned(recipe, None, asked, shapes[-1], params, seconds, outside, laws.ranges, bits)

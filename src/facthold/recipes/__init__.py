@@ -1,7 +1,4 @@
-"""All that is known of each way to make a memory or a transformer: one registry for figures, `build` and `plan`.
-
-    import facthold as fh
-    fh.recipes()["selected"].outline
+"""All that is known of each way to make a memory or a transformer: ``fh.recipes()["selected"].outline``.
 
 A recipe is an object at the top level of a module of this package, or of a file of one's own (`_util.plugins`).
 """
@@ -9,18 +6,18 @@ A recipe is an object at the top level of a module of this package, or of a file
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from facthold import train
+from facthold._util.errors import find
 from facthold._util.keys import derive
 from facthold._util.lazy import callable_package
-from facthold._util.plugins import defined, find
-from facthold.recipes.base import FactRecipe, MemoryRecipe, Recipe, Sizes
+from facthold._util.plugins import defined
+from facthold.recipes.base import FactRecipe, MemoryRecipe, Recipe
+from facthold.train.protocols import Protocol
 
 if TYPE_CHECKING:
-    from facthold.facts.problem import FactualRecall
     from facthold.memory.associations import Problem
     from facthold.models.memory import Memory
-    from facthold.models.transformer import Transformer
     from facthold.train.engine import Member
-    from facthold.train.protocols import Protocol
 
 ORDER = ("base", "memories", "facts")
 callable_package(__name__, __name__, "recipes")
@@ -65,30 +62,19 @@ def make_memory(recipe: MemoryRecipe | str, problem: "Problem", m: int = 0, seed
 
 
 def train_memory(
-    recipe: MemoryRecipe, problem: "Problem", m: int, seed: int, protocol: "Protocol | None" = None
+    recipe: MemoryRecipe, problem: "Problem", m: int, seed: int, protocol: Protocol | None = None
 ) -> "Memory":
     """A memory trained by the recipe's protocol, or by another one."""
-    from facthold.train.engine import fit
-
     protocol = protocol or recipe.protocol
     assert protocol is not None
-    return fit([training_member(recipe, problem, m, seed)], protocol)[0].model
+    return train.engine.fit([training_member(recipe, problem, m, seed)], protocol)[0].model
 
 
 def training_member(recipe: MemoryRecipe, problem: "Problem", m: int, seed: int) -> "Member":
     """The start of training ``problem`` with this seed."""
     from facthold.models.memory import initial_memory
-    from facthold.train.engine import Member
-    from facthold.train.tasks import StoreAssociations
 
     content = (seed, problem.d, m, recipe.name)
     bias = bool(recipe.protocol and recipe.protocol.bias)
     start = initial_memory(recipe.family, problem.d, m, key=derive("init", *content), bias=bias)
-    return Member(start, StoreAssociations.of(problem), derive("train", *content))
-
-
-def build_facts(recipe: FactRecipe, problem: "FactualRecall", sizes: Sizes, seed: int) -> "Transformer":
-    """The transformer that a construction makes with this seed."""
-    if recipe.build is None:
-        raise ValueError(f"recipe={recipe.name!r} makes its own embeddings and is no construction for a given problem")
-    return recipe.build(problem, sizes, derive("build", seed, recipe.name))
+    return train.engine.Member(start, train.tasks.StoreAssociations.of(problem), derive("train", *content))

@@ -1,28 +1,29 @@
 """A recipe: all that is known of one way to make a memory or a transformer.
 
 Modules of this package load neither JAX nor SciPy's statistics: `facthold list` and `facthold plan` read them within a
-moment. What computes is imported inside the functions that compute.
+moment. `construct` and `train` load their modules when they are used.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from facthold._util.errors import check_positive
+from facthold._util.keys import PRNGKeyArray, derive
+from facthold.facts.problem import FactualRecall
+from facthold.facts.seeded import seeded_recall
+from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.train.protocols import Protocol
 
 if TYPE_CHECKING:
-    import numpy as np
-    from jaxtyping import PRNGKeyArray
-
-    from facthold.facts.problem import FactualRecall
-    from facthold.facts.table import FactTable
     from facthold.memory.associations import Problem
     from facthold.models.memory import Memory
     from facthold.models.transformer import Transformer
-    from facthold.train.gated import Say
+    from facthold.train.gated import Say, Width
 
 LINEAR, LOW_RANK, MLP, TRANSFORMER = "linear", "low-rank", "mlp", "transformer"
 
@@ -32,14 +33,10 @@ class Recipe:
     """What every recipe says of itself."""
 
     name: str
-    place: str
-    """Where it stands in the paper, or that it goes beyond it."""
-    outline: str
-    """What it does, in a line."""
-    family: str
-    """'linear' (no m), 'low-rank', 'mlp' (both with m rows) or 'transformer'."""
-    fixed: tuple[str, ...] = ()
-    """Weights that do not depend on what is stored, such as random features."""
+    place: str  # where it stands in the paper, or that it goes beyond it
+    outline: str  # what it does, in a line
+    family: str  # 'linear' (no m), 'low-rank', 'mlp' (both with m rows) or 'transformer'
+    fixed: tuple[str, ...] = ()  # weights that do not depend on what is stored, such as random features
     spec: Mapping[str, Any] = field(default_factory=dict)
     """What its results depend on beside its name and sizes: a change in it is another cell."""
 
@@ -48,19 +45,13 @@ class Recipe:
 class MemoryRecipe(Recipe):
     """A way to make an associative memory (section 3): constructed, or trained by a protocol."""
 
-    build: "Callable[[Problem, int, PRNGKeyArray], Memory] | None" = None
-    """From a problem, m and a key; None: it is trained."""
-    guess: Callable[[int, int], float]
-    """Roughly how many associations it stores at (d, m): where a search starts."""
+    build: "Callable[[Problem, int, PRNGKeyArray], Memory] | None" = None  # from a problem, m and a key; None: trained
+    guess: Callable[[int, int], float]  # roughly how many associations it stores at (d, m): where a search starts
     protocol: Protocol | None = None
-    solved: bool = False
-    """Whether it solves a problem over all N x M scores: slower, and more memory."""
-    in_ladder: bool = True
-    """Whether its capacity is a rung of the ladder."""
-    even: bool = False
-    """Whether m must be even, as neurons come in pairs."""
-    levels: int = 0
-    """Its weights are on a grid of so many levels; 0: they are not."""
+    solved: bool = False  # whether it solves a problem over all N x M scores: slower, and more memory
+    in_ladder: bool = True  # whether its capacity is a rung of the ladder
+    even: bool = False  # whether m must be even, as neurons come in pairs
+    levels: int = 0  # its weights are on a grid of so many levels; 0: they are not
     signs_guess: Callable[[int], float] | None = None
     """As ``guess``, by d, where every sign of the output is read; None: it has no such targets."""
     loads: tuple[float, ...] = ()
@@ -114,11 +105,9 @@ class Question(NamedTuple):
     noise: int = 0  # different noise tokens in prompts; 0: as many as subjects and relations
 
     @classmethod
-    def of(cls, table: "FactTable", accuracy: float = 1.0, noise: int = 0) -> "Question":
+    def of(cls, table: FactTable, accuracy: float = 1.0, noise: int = 0) -> "Question":
         """The sizes of a table. D is 2^(mean over the facts of log2 A_r), for A_r different answers of relation r: a
         random table with so many answers for each relation has as many bits."""
-        import numpy as np
-
         counts = np.array([len(table.A_r(r)) for r in range(table.R)])
         D = 2 ** float(np.log2(counts[table.relations]).mean())
         S, R = len(np.unique(table.subjects)), len(np.unique(table.relations))
@@ -192,10 +181,6 @@ class Sizing:
         """Sizes are multiples of it: d of a trained model, of its heads."""
         return self.shape(question, 1).d if self.size == "d" else 1
 
-    def tied_sizes(self, d: int) -> dict[str, int]:
-        """The size that grows with d, by name."""
-        return {} if self.tied is None else {self.tied[0]: max(1, round(self.tied[1] * d))}
-
 
 class Sizes(NamedTuple):
     """The sizes that a recipe may be given beside d, which the problem has. 0: left to the recipe."""
@@ -209,9 +194,9 @@ class Made(NamedTuple):
     """A transformer with the problem that it was made for."""
 
     model: "Transformer"
-    problem: "FactualRecall"
-    accuracy: float | None = None
-    """The share of facts recalled where making it has measured that, as training does; None: not asked yet."""
+    problem: FactualRecall
+    accuracy: float | None = None  # the share of facts recalled where making it has measured that, as training does
+    widths: "Sequence[Width]" = ()  # of its groups of neurons, where it has such
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,17 +204,16 @@ class FactRecipe(Recipe):
     """A way to make a transformer that knows a table of facts (section 4)."""
 
     family: str = TRANSFORMER
-    size: str
-    """The size that decides how much it holds: 'd', 'd_h' or 'm'."""
+    size: str  # the size that decides how much it holds: 'd', 'd_h' or 'm'
     build: "Callable[[FactualRecall, Sizes, PRNGKeyArray], Transformer] | None" = None
     """From a problem, sizes and a key; None: see ``at``."""
     at: "Callable[..., Made] | None" = None
     """From a table, d, the deciding size, a goal, a seed, ``say`` (a function that is told of progress, or None) and
     the settings of `make`: for recipes that make their own problem, as those that train."""
-    refuses: "Callable[[FactTable], str | None]" = lambda table: None
-    """Why it cannot hold a table at any size; None: it can."""
-    sizing: Sizing | None = None
-    """How its size is planned; None: it is not."""
+    refuses: Callable[[FactTable], str | None] = lambda table: None  # why it holds a table at no size; None: it can
+    search: "Callable[..., tuple[Transformer, FactualRecall, list[Width]]] | None" = None
+    """Its own search for the smallest model, from a table and all that `knowledge.build` is asked for."""
+    sizing: Sizing | None = None  # how its size is planned; None: it is not
     margin: float = 0.0
     """By how much an answer must win when `build` chooses a size. Above 0 where scores grow with the weights, as with
     least cross entropy: noise, rounding and an edit elsewhere then cannot tip it."""
@@ -240,7 +224,7 @@ class FactRecipe(Recipe):
         return self.sizing.size if self.sizing is not None else self.size
 
     def make(
-        self, table: "FactTable", d: int, size: int, *, goal: float = 1.0, seed: int = 0, per_head: int = 0,
+        self, table: FactTable, d: int, size: int, *, goal: float = 1.0, seed: int = 0, per_head: int = 0,
         say: "Say | None" = None, **settings: Any,
     ) -> Made:  # fmt: skip
         """The model of this size, with embeddings of this seed.
@@ -249,11 +233,19 @@ class FactRecipe(Recipe):
         """
         if self.at is not None:
             return self.at(table, d, size, goal, seed, say, **settings)
-        from facthold.facts.seeded import seeded_recall
-        from facthold.recipes import build_facts
-
-        sizes = {"per_head": per_head} | ({self.searched: size} if self.searched != "d" else {})
-        if self.sizing is not None and self.searched == "d":
-            sizes |= self.sizing.tied_sizes(d)
+        sizes = {"per_head": per_head}
+        if self.searched != "d":
+            sizes[self.searched] = size
+        elif self.sizing is not None and self.sizing.tied is not None:
+            name, multiple = self.sizing.tied
+            sizes[name] = max(1, round(multiple * d))
         problem = seeded_recall(table, d, seed, **settings)
-        return Made(build_facts(self, problem, Sizes(**sizes), seed), problem)
+        return Made(self.construct(problem, Sizes(**sizes), seed), problem)
+
+    def construct(self, problem: FactualRecall, sizes: Sizes, seed: int) -> "Transformer":
+        """The transformer that a construction makes for a given problem."""
+        if self.build is None:
+            raise ValueError(
+                f"recipe={self.name!r} makes its own embeddings and is no construction for a given problem"
+            )
+        return self.build(problem, sizes, derive("build", seed, self.name))

@@ -1,11 +1,6 @@
 """Every way to make a transformer that knows a table of facts: theorems 3 and 4, beyond them, and training.
 
-Sizes follow from rules:
-
-- A head whose keys are solved for must tell its k tokens from all n - k others in d dimensions. Random points in
-  general position allow it from d = delta on (`separating_dimensions`), with a width of sqrt(delta) around it.
-- Sums of R + D unit vectors disturb each other by sqrt((R + D) / d) (theorem 3).
-- The answers of a relation disturb each other in theorem 4's MLP, by C(a) / d and C(a) / m.
+The rules that sizes follow from stand in docs/plan.md.
 """
 
 import math
@@ -13,49 +8,44 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from facthold.construct.dimensions import NOISE, gated_dimensions, separating_dimensions, smallest, weights_for
+from facthold import construct, train
+from facthold._util.keys import PRNGKeyArray
+from facthold.construct.dimensions import gated_dimensions, separating_dimensions, smallest, tokens_per_head
+from facthold.facts.problem import FactualRecall
+from facthold.facts.seeded import seeded_recall
+from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.recipes.base import BOTH, CONFIDENCE, CONVEX, MOST, FactRecipe, Made, Question, Sizes, Sizing
 from facthold.train.protocols import Protocol, protocol
 
 if TYPE_CHECKING:
-    from jaxtyping import PRNGKeyArray
-
-    from facthold.facts.problem import FactualRecall
-    from facthold.facts.table import FactTable
     from facthold.models.transformer import Transformer
     from facthold.train.gated import Say
 
 PER_HEAD = 4  # tokens that a head of the attention-only construction serves, where nothing else is said
-ATTENTION = ("W_K", "W_Q", "W_V")
-"""Weights that depend on the embeddings and on which facts are asked, and not on the answers."""
+ATTENTION = ("W_K", "W_Q", "W_V")  # they depend on the embeddings and on which facts are asked, not on the answers
 ALL_BUT_V = (*ATTENTION, "W_O", "mlp.W")
 SMALL = (
     (8, 8, 8), (8, 4, 4), (12, 12, 4), (16, 8, 2), (4, 16, 4), (24, 2, 8), (32, 4, 4), (16, 16, 8), (12, 6, 3),
     (20, 12, 5), (14, 14, 8), (28, 7, 7), (6, 10, 2), (18, 3, 3),
 )  # fmt: skip
 """(S, R, D) of calibrations of the paper's constructions, which take a thousand times as many parameters."""
-FEW = ((8, 8, 8), (16, 4, 16), (16, 16, 8), (64, 4, 2))
-"""For least squares, which does not hold every table at any size: a search that fails is long."""
+FEW = ((8, 8, 8), (16, 4, 16), (16, 16, 8), (64, 4, 2))  # for least squares: it fails at any size for some
 TRAINED = (*FEW, (12, 12, 4), (32, 8, 8), (48, 5, 8), (24, 8, 4), (10, 20, 6), (36, 6, 12))
 CONVEX_FEW = ((8, 8, 8), (16, 4, 16), (16, 16, 8), (32, 8, 32), (64, 4, 2), (96, 2, 8), (64, 16, 4))
 
 
-def refuses_sums(table: "FactTable") -> str | None:
+def refuses_sums(table: FactTable) -> str | None:
     """Without an MLP the score of an answer is a part for s and a part for r: not every table is such a sum."""
-    from facthold.construct.sums import check_sums
-
-    return _reason(check_sums, table)
+    return _reason(construct.sums.check_sums, table)
 
 
-def refuses_sets(table: "FactTable") -> str | None:
+def refuses_sets(table: FactTable) -> str | None:
     """Theorem 3: the answer is the only one that s and r share."""
-    from facthold.construct.attention import check_intersections
-
-    return refuses_sums(table) or _reason(check_intersections, table)
+    return refuses_sums(table) or _reason(construct.sums.check_intersections, table)
 
 
-def _reason(check: "Callable[[FactTable], None]", table: "FactTable") -> str | None:
+def _reason(check: Callable[[FactTable], None], table: FactTable) -> str | None:
     try:
         check(table)
     except ValueError as error:
@@ -63,23 +53,10 @@ def _reason(check: "Callable[[FactTable], None]", table: "FactTable") -> str | N
     return None
 
 
-def _attention(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
-    from facthold.construct.attention import attention_only
-    from facthold.construct.heads import asked_tokens
-
+def _attention(problem: FactualRecall, sizes: Sizes, key: PRNGKeyArray) -> "Transformer":
     M = sizes.per_head or PER_HEAD
-    H = sum(math.ceil(len(tokens) / M) for tokens in asked_tokens(problem))
-    return attention_only(problem, H, sizes.d_h, key=key, per_head=M)
-
-
-def _full_attention(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
-    return _attention(problem, Sizes(d_h=problem.d, per_head=1), key)
-
-
-def _attention_mlp(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
-    from facthold.construct.attention_mlp import attention_and_mlp
-
-    return attention_and_mlp(problem, sizes.m, key=key, d_h=sizes.d_h or None, per_subset=sizes.per_head or None)
+    H = len(construct.attention.partition(problem, M))
+    return construct.attention.attention_only(problem, H, sizes.d_h, key=key, per_head=M)
 
 
 def sums_disturb(q: Question) -> float:
@@ -110,7 +87,8 @@ PAPER = (
     ),
     FactRecipe(
         name="attention-full", place="theorem 3", outline="the same, a head of full rank for each token", size="d",
-        build=_full_attention, fixed=ATTENTION, refuses=refuses_sets,
+        build=lambda problem, sizes, key: _attention(problem, Sizes(d_h=problem.d, per_head=1), key), fixed=ATTENTION,
+        refuses=refuses_sets,
         sizing=Sizing(
             size="d", x=lambda q: (sums_disturb(q),), law="h ln(h / e), h^2 = R^2 + D^2",
             guess=lambda q: 26.0 * max(q.R, q.D), least=lambda q: 3, goals=BOTH, tables=SMALL,
@@ -119,7 +97,10 @@ PAPER = (
     ),
     FactRecipe(
         name="attention-mlp", place="theorem 4", outline="heads project s and r, Hermite tensors in the MLP", size="m",
-        build=_attention_mlp, fixed=ALL_BUT_V, spec={"m_a_dimension": int(MLP_TIED[1])}, margin=WON,
+        build=lambda problem, sizes, key: construct.attention_mlp.attention_and_mlp(
+            problem, sizes.m, key=key, d_h=sizes.d_h or None, per_subset=sizes.per_head or None
+        ),
+        fixed=ALL_BUT_V, spec={"m_a_dimension": int(MLP_TIED[1])}, margin=WON,
         sizing=Sizing(
             size="d", x=lambda q: (subjects_per_answer(q), q.D, math.log(2 / q.errors)),
             law="C(a) = 1 + (S - 1) / D, D, ln(2 / e)",
@@ -137,17 +118,13 @@ def values_x(q: Question) -> tuple[float, ...]:
 
 
 def _values(name: str, how: str, outline: str, start: float, goals: tuple[float, ...], tables: tuple) -> FactRecipe:
-    def build(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
-        from facthold.construct.values import solved_values
-
-        return solved_values(problem, sizes.d_h or 1, how=how)
-
     sizing = Sizing(
         size="d", x=values_x, law="delta + S R log2(D) / (S + R)", guess=lambda q: start * values_x(q)[0],
         shape=lambda q, d: Shape(d, q.S + q.R, 1, 0), least=lambda q: 3, goals=goals, tables=tables,
     )  # fmt: skip
     return FactRecipe(
-        name=name, place="beyond", outline=f"one token per dimension, {outline}", size="d", build=build,
+        name=name, place="beyond", outline=f"one token per dimension, {outline}", size="d",
+        build=lambda problem, sizes, key: construct.selected.solved_values(problem, sizes.d_h or 1, how=how),
         fixed=ATTENTION, refuses=refuses_sums, sizing=sizing, margin=WON if how == "convex" else 0.0,
     )  # fmt: skip
 
@@ -158,19 +135,14 @@ VALUES = (
 )
 
 
-def tokens_per_head(q: Question, H: int) -> int:
-    """The fewest tokens per head that H heads allow, as `heads.partition_into` has it."""
-    return smallest(lambda M: -(-q.S // M) - (-q.R // M) <= H, max(q.S, q.R))
-
-
 def selected_d(q: Question) -> int:
     """As many dimensions as heads that select need, and sqrt(S R) where that is more: attention and the MLP are then
     about as large."""
 
     def enough(d: int) -> bool:
-        k = tokens_per_head(q, d)
+        k = tokens_per_head(q.S, q.R, d)
         if k > 2:
-            k = tokens_per_head(q, d // 2)
+            k = tokens_per_head(q.S, q.R, d // 2)
         return d >= separating_dimensions(q.tokens, k)
 
     least = max(4, math.isqrt(q.facts - 1) + 1)
@@ -179,26 +151,24 @@ def selected_d(q: Question) -> int:
 
 def selected_shape(q: Question, m: int) -> Shape:
     d = selected_d(q)
-    d_h = 1 if tokens_per_head(q, d) <= 2 else 2
+    d_h = 1 if tokens_per_head(q.S, q.R, d) <= 2 else 2
     return Shape(d, d // d_h, d_h, m)
 
 
 def _selected(
     name: str, how: str, outline: str, start: float, fixed: tuple[str, ...], goals: tuple[float, ...], tables: tuple
 ) -> FactRecipe:
-    def build(problem: "FactualRecall", sizes: Sizes, key: "PRNGKeyArray") -> "Transformer":
-        from facthold.construct.selected import selecting_attention
-
-        return selecting_attention(problem, sizes.m, key=key, d_h=sizes.d_h or None, how=how)
-
     sizing = Sizing(
         size="m", x=lambda q: (q.facts / selected_d(q), q.bits), law="S R / d, log2(D)",
         guess=lambda q: start * q.facts * q.bits / selected_d(q), shape=selected_shape, d=selected_d, goals=goals,
         tables=tables,
     )  # fmt: skip
     return FactRecipe(
-        name=name, place="beyond", outline=f"codes for s and r, {outline}", size="m", build=build, fixed=fixed,
-        sizing=sizing, margin=0.0 if how == "ridge" else WON,
+        name=name, place="beyond", outline=f"codes for s and r, {outline}", size="m", fixed=fixed, sizing=sizing,
+        build=lambda problem, sizes, key: construct.selected.selecting_attention(
+            problem, sizes.m, key=key, d_h=sizes.d_h or None, how=how
+        ),
+        margin=0.0 if how == "ridge" else WON,
     )  # fmt: skip
 
 
@@ -213,31 +183,23 @@ def gated_shape(q: Question) -> tuple[int, int]:
     """d and the number of gates for a random table of these sizes."""
     few, many = sorted((q.S, q.R))
     answers = q.D * -math.expm1(q.S * math.log1p(-1 / q.D)) if q.D > 1 else 1.0
-    return gated_dimensions(few, many, weights_for(q.facts, answers), NOISE)
-
-
-def _gated_model(q: Question, m: int) -> Shape:
-    d, n_gates = gated_shape(q)
-    return Shape(d, n_gates + min(q.S, q.R), 1, m)
+    K = construct.dimensions.weights_for(q.facts, answers)
+    return gated_dimensions(few, many, K, construct.dimensions.NOISE)
 
 
 def _gated_x(q: Question) -> tuple[float, ...]:
     return (q.facts / sum(gated_shape(q)), q.bits)
 
 
-def _gated_at(
-    table: "FactTable", d: int, m: int, goal: float, seed: int, say: "Say | None" = None, **settings: Any
-) -> Made:
-    from facthold.train.gated import gated_of_width
-
-    return Made(*gated_of_width(table, d, m, goal, seed, **settings))
-
-
 GATED = FactRecipe(
-    name="gated", place="beyond", size="m", at=_gated_at,
+    name="gated", place="beyond", size="m", search=lambda table, **wish: train.gated.gated(table, **wish),
+    at=lambda table, d, m, goal, seed, say, **settings: Made(
+        *train.gated.gated_of_width(table, d, m, goal, seed, **settings)
+    ),
     outline="heads as random gates, then the fewest neurons for each relation, trained one by one",
     sizing=Sizing(
-        size="m", x=_gated_x, law="S R / (gates + d), log2(D)", guess=lambda q: _gated_x(q)[0], shape=_gated_model,
+        size="m", x=_gated_x, law="S R / (gates + d), log2(D)", guess=lambda q: _gated_x(q)[0],
+        shape=lambda q, m: Shape(gated_shape(q)[0], gated_shape(q)[1] + min(q.S, q.R), 1, m),
         d=lambda q: gated_shape(q)[0], confidence=CONFIDENCE,
         work=lambda q, shape: float(q.facts) * shape.d,  # rivals are sampled: a fact costs as much among more
     ),
@@ -258,13 +220,8 @@ def train_shape(d: int) -> Shape:
 TRAINING = "transformer-short"
 
 
-def trained(
-    table: "FactTable", d: int, training: Protocol, seed: int, say: "Say | None" = None, **settings: Any
-) -> Made:
+def trained(table: FactTable, d: int, training: Protocol, seed: int, say: "Say | None" = None, **settings: Any) -> Made:
     """The best run of a race over the protocol's learning rates, at the shape of this d."""
-    from facthold.facts.seeded import seeded_recall
-    from facthold.train.race import train
-
     if d < HEADS or d % HEADS:
         raise ValueError(f"d={d} must be a multiple of {HEADS}, the number of heads")
 
@@ -273,18 +230,15 @@ def trained(
         say(f"training at d={d}: {steps / training.steps:.0%} of the steps, {share:.2%} right")
 
     problem = seeded_recall(table, d, seed, "code", **settings)
-    best = train(problem, train_shape(d), training, seed, listener=listener if say else None)
+    best = train.race.train(problem, train_shape(d), training, seed, listener=listener if say else None)
     return Made(best.model, problem, 0.0 if best.run.status == "diverged" else best.run.best)
 
 
-def _trained_at(
-    table: "FactTable", d: int, size: int, goal: float, seed: int, say: "Say | None" = None, **settings: Any
-) -> Made:
-    return trained(table, d, replace(protocol(TRAINING), goal=goal), seed, say, **settings)
-
-
 TRAIN = FactRecipe(
-    name="train", place="section 4.4", outline="all weights by gradients on prompts", size="d", at=_trained_at,
+    name="train", place="section 4.4", outline="all weights by gradients on prompts", size="d",
+    at=lambda table, d, size, goal, seed, say, **settings: trained(
+        table, d, replace(protocol(TRAINING), goal=goal), seed, say, **settings
+    ),
     spec={"training": protocol(TRAINING).spec},
     sizing=Sizing(
         size="d", x=lambda q: (q.S, q.R), law="S, R", guess=lambda q: math.sqrt(q.facts),

@@ -4,34 +4,18 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from facthold import construct, train
+from facthold._util.keys import PRNGKeyArray, derive
+from facthold.measure.grids import Grid
 from facthold.recipes.base import LINEAR, LOW_RANK, MLP, MemoryRecipe
 from facthold.theory import bounds
 from facthold.train.protocols import Protocol, protocol
 
 if TYPE_CHECKING:
-    import numpy as np
-    from jaxtyping import PRNGKeyArray
-
     from facthold.memory.associations import Problem
     from facthold.models.memory import Memory
-
-
-def _by(module: str, function: str, *, width: bool = True, key: bool = True) -> "Callable[..., Memory]":
-    """A construction of `facthold.construct`, loaded when it is used."""
-
-    def build(problem: "Problem", m: int, k: "PRNGKeyArray") -> "Memory":
-        import importlib
-
-        construct = getattr(importlib.import_module(f"facthold.construct.{module}"), function)
-        return construct(problem, *((m,) if width else ()), **({"key": k} if key else {}))
-
-    return build
-
-
-def _rounded(problem: "Problem", m: int, key: "PRNGKeyArray") -> "Memory":
-    from facthold.construct.linear import quantised
-
-    return quantised(problem).memory
 
 
 def _share(share: float) -> Callable[[int, int], float]:
@@ -42,43 +26,44 @@ def _share(share: float) -> Callable[[int, int], float]:
 LINEAR_CONSTRUCTIONS = (
     MemoryRecipe(
         name="outer-product", family=LINEAR, place="theorem 1", outline="W = sum of u_f(x) e_x^T",
-        build=_by("linear", "outer_product", width=False, key=False), guess=_share(0.02),
+        build=lambda problem, m, key: construct.linear.outer_product(problem), guess=_share(0.02),
         signs_guess=lambda d: d / (2 * math.log(d)), loads=(0.01, 0.014, 0.02, 0.03, 0.045, 0.07),
     ),
     MemoryRecipe(
         name="quantised", family=LINEAR, place="corollary 2", outline="the outer product with rounded weights",
-        build=_rounded, guess=_share(0.02),
+        build=lambda problem, m, key: construct.linear.quantised(problem).memory, guess=_share(0.02),
     ),
     MemoryRecipe(
         name="low-rank", family=LOW_RANK, place="theorem 1", outline="the outer product through m random directions",
-        build=_by("linear", "low_rank"), guess=_share(0.008), fixed=("W_2",),
+        build=lambda problem, m, key: construct.linear.low_rank(problem, m, key=key), guess=_share(0.008),
+        fixed=("W_2",),
     ),
 )  # fmt: skip
+
+
+def _mlp(
+    name: str, place: str, outline: str, function: "Callable[[], Callable[..., Memory]]", share: float, **more: Any
+) -> MemoryRecipe:
+    """An MLP by a construction from a problem, m and a key, which is loaded when it is used."""
+    return MemoryRecipe(
+        name=name, family=MLP, place=place, outline=outline, guess=_share(share),
+        build=lambda problem, m, key: function()(problem, m, key=key), **more,
+    )  # fmt: skip
+
+
 MLP_CONSTRUCTIONS = (
-    MemoryRecipe(
-        name="hermite-features", family=MLP, place="theorem 2, sketch", outline="random features, Hermite readout",
-        build=_by("mlp", "hermite_features"), guess=_share(0.01), fixed=("W",),
-    ),
-    MemoryRecipe(
-        name="tangent-kernel", family=MLP, place="theorem 9", outline="pairs of neurons around random directions",
-        build=_by("mlp", "tangent_kernel"), guess=_share(0.008), even=True,
-    ),
-    MemoryRecipe(
-        name="tangent-convex", family=MLP, place="theorem 9, Q solved", outline="the same, directions of least loss",
-        build=_by("mlp", "convex_tangent"), guess=_share(0.06), solved=True, even=True,
-    ),
-    MemoryRecipe(
-        name="ridge-readout", family=MLP, place="beyond", outline="random features, readout by least squares",
-        build=_by("readout", "ridge"), guess=_share(0.05), fixed=("W",),
-    ),
-    MemoryRecipe(
-        name="convex-readout", family=MLP, place="beyond", outline="random features, readout of least cross entropy",
-        build=_by("readout", "convex"), guess=_share(0.14), solved=True, fixed=("W",),
-    ),
-    MemoryRecipe(
-        name="layerwise", family=MLP, place="beyond", outline="one convex solve per layer",
-        build=_by("readout", "layerwise"), guess=_share(0.2), solved=True, loads=(0.1, 0.14, 0.2),
-    ),
+    _mlp("hermite-features", "theorem 2, sketch", "random features, Hermite readout",
+         lambda: construct.mlp.hermite_features, 0.01, fixed=("W",)),
+    _mlp("tangent-kernel", "theorem 9", "pairs of neurons around random directions",
+         lambda: construct.mlp.tangent_kernel, 0.008, even=True),
+    _mlp("tangent-convex", "theorem 9, Q solved", "the same, directions of least loss",
+         lambda: construct.mlp.convex_tangent, 0.06, solved=True, even=True),
+    _mlp("ridge-readout", "beyond", "random features, readout by least squares",
+         lambda: construct.readout.ridge, 0.05, fixed=("W",)),
+    _mlp("convex-readout", "beyond", "random features, readout of least cross entropy",
+         lambda: construct.readout.convex, 0.14, solved=True, fixed=("W",)),
+    _mlp("layerwise", "beyond", "one convex solve per layer",
+         lambda: construct.readout.layerwise, 0.2, solved=True, loads=(0.1, 0.14, 0.2)),
 )  # fmt: skip
 
 
@@ -106,23 +91,18 @@ GRID_TRAINING = {
 }
 """0.3 for weights that start at a root mean square of 10: a step can flip few signs, and all steps any of them."""
 START = 10.0
-CLIPS = {2: 1.0, 3: 1.3}
-"""Where the grids of training end, in root mean squares: near the best grids for Gaussian weights (Max, 1960)."""
+CLIPS = {2: 1.0, 3: 1.3}  # ends of grids, in root mean squares: near the best for Gaussian weights (Max, 1960)
 
 
 def _on_grid(family: str, levels: int, share: float) -> MemoryRecipe:
     """Training with every weight on a grid of so many levels."""
 
-    def build(problem: "Problem", m: int, key: "PRNGKeyArray") -> "Memory":
+    def build(problem: "Problem", m: int, key: PRNGKeyArray) -> "Memory":
         import jax
 
         from facthold._util.draws import normal
-        from facthold.measure.grids import Grid
         from facthold.measure.quantise import quantise
         from facthold.models.memory import LinearMemory, Memory, MLPMemory
-        from facthold.train.engine import Member, fit
-        from facthold.train.rounded import OnGrid
-        from facthold.train.tasks import StoreAssociations
 
         d, grid = problem.d, Grid(levels, clip=CLIPS[levels])
         start: Memory
@@ -131,7 +111,8 @@ def _on_grid(family: str, levels: int, share: float) -> MemoryRecipe:
         else:
             k_W, k_V = jax.random.split(key)
             start = MLPMemory(normal(k_W, (m, d)), normal(k_V, (m, d), scale=3 * m**-0.5))
-        run = fit([Member(start, OnGrid(StoreAssociations.of(problem), grid), key)], GRID_TRAINING[family])[0]
+        task = train.tasks.OnGrid(train.tasks.StoreAssociations.of(problem), grid)
+        run = train.engine.fit([train.engine.Member(start, task, key)], GRID_TRAINING[family])[0]
         return quantise(run.model, grid).model
 
     return MemoryRecipe(
@@ -145,41 +126,32 @@ def _on_grid(family: str, levels: int, share: float) -> MemoryRecipe:
 ON_GRIDS = (_on_grid(LINEAR, 2, 0.055), _on_grid(LINEAR, 3, 0.07), _on_grid(MLP, 2, 0.055), _on_grid(MLP, 3, 0.09))
 ONE_BIT = MemoryRecipe(
     name="one-bit", family=LINEAR, place="beyond", outline="one-bit weights by message passing, read by signs",
-    build=_by("signs", "one_bit", width=False), guess=lambda d, m: 0.65 * d, signs_guess=lambda d: 0.65 * d, levels=2,
+    build=lambda problem, m, key: construct.signs.one_bit(problem, key=key), levels=2,
+    guess=lambda d, m: 0.65 * d, signs_guess=lambda d: 0.65 * d,
     spec={"patience": 100, "rounds": 10, "tries": 4}, in_ladder=False,  # as `construct.signs` has them
     stream=lambda seed, d, m: ("one-bit", seed, d),
 )  # fmt: skip
 
 
-def _weighted_convex(
-    problem: "Problem", weights: "list[np.ndarray]", m: int, seed: int, training: Protocol
-) -> "list[Any]":
-    from facthold.construct.readout import best_linear
-
-    return [best_linear(problem, p) for p in weights]
-
-
-def _weighted_trained(
-    problem: "Problem", weights: "list[np.ndarray]", m: int, seed: int, training: Protocol
-) -> "list[Any]":
-    from facthold._util.keys import derive
+def _by_frequency(problem: "Problem", weights: list[np.ndarray], m: int, seed: int, training: Protocol) -> list[Any]:
     from facthold.models.memory import MLPMemory
-    from facthold.train.engine import Member, fit
-    from facthold.train.tasks import StoreByFrequency
 
     key = derive("init", seed, problem.d, m, "weighted-trained")
     start = MLPMemory.init(problem.d, m, key=key)
-    members = [Member(start, StoreByFrequency.weighted(problem, p / p.sum()), key) for p in weights]
-    return [run.model for run in fit(members, training)]
+    tasks = [train.tasks.StoreByFrequency.weighted(problem, p / p.sum()) for p in weights]
+    return [run.model for run in train.engine.fit([train.engine.Member(start, task, key) for task in tasks], training)]
 
 
 WEIGHTED = (
     MemoryRecipe(
         name="weighted-convex", family=LINEAR, place="beyond", outline="the linear memory of least loss under p(x)",
-        guess=_share(0.1), weighted=_weighted_convex, in_ladder=False, solved=True,
+        guess=_share(0.1), in_ladder=False, solved=True,
+        weighted=lambda problem, weights, m, seed, training: [
+            construct.readout.best_linear(problem, p) for p in weights
+        ],
     ),
     MemoryRecipe(
         name="weighted-trained", family=MLP, place="beyond", outline="an MLP trained on the loss under p(x)",
-        guess=_share(0.1), weighted=_weighted_trained, in_ladder=False,
+        guess=_share(0.1), weighted=_by_frequency, in_ladder=False,
     ),
 )  # fmt: skip

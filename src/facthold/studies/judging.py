@@ -1,12 +1,12 @@
 """What several figures and claims share: presets, fits, and the words for them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from operator import itemgetter
 from typing import TypeVar
 
 from facthold._util.errors import unknown
-from facthold.lab.claim import Judgement
-from facthold.lab.figure import Values
+from facthold.lab import Judgement, Values
 from facthold.measure.scaling import Fit, fit_constant, fit_exponent
 from facthold.theory.bounds import Number
 
@@ -53,10 +53,7 @@ def columns(rows: Sequence[Values], x: Measure, y: Measure) -> tuple[list[Number
 
 def grouped(rows: Sequence[Values], name: Callable[[Values], T]) -> dict[T, list[Values]]:
     """The rows by a name of theirs, in the order of the names."""
-    groups: dict[T, list[Values]] = {}
-    for row in sorted(rows, key=name):  # type: ignore[arg-type]
-        groups.setdefault(name(row), []).append(row)
-    return groups
+    return {value: list(group) for value, group in groupby(sorted(rows, key=name), key=name)}  # type: ignore[arg-type]
 
 
 def not_found(rows: Sequence[Values], name: str = "N", at: Sequence[str] = ("d", "m")) -> str | None:

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
+from facthold.lab import Result, TableCell
 from facthold.lab.accounts import Account, of_goal
-from facthold.lab.cells import Result, TableCell
 from facthold.lab.fields import Between, Count, Seeds, Share, Whole
-from facthold.measure.smallest import find_smallest
+from facthold.measure.capacity import find_smallest
 
-CEILINGS = {"d": 4096, "d_h": 2048, "m": 1 << 16}
-"""Where a search ends at the latest: beyond, a construction is not practical on any laptop."""
+CEILINGS = {"d": 4096, "d_h": 2048, "m": 1 << 16}  # searches end here: beyond, no laptop is large enough
 
 
 class Trial(NamedTuple):

@@ -1,9 +1,7 @@
 """What no memory can do: the least loss at a number of bits, and the bits that a loss needs (section 6, appendix E.1).
 
-Everything is in bits: sizes of models, and losses too (log2; a loss in nats is ln 2 times as large). Each bound is an
-average over maps f* drawn uniformly at random. It says nothing about one given map, which a learner may know by heart.
-Sizes may be as large as 1e30 and may be written so, as floats. Like `bounds`, this module imports no model;
-`limits_facts` has the bounds for facts.
+Everything is in bits, losses too. Each bound is an average over maps f* drawn uniformly at random, and says nothing
+about one given map (``docs/limits.md``). Sizes may be as large as 1e30 and may be written so, as floats.
 """
 
 import math
@@ -13,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bernoulli
 
-from facthold.theory.bounds import Number
+from facthold.theory.bounds import Number, largest
 
 LARGEST = 10**60  # sizes above it are refused: products of a few of them must stay numbers
-STEEPEST = 100.0
-"""The largest exponent of a power law: above it all but the first association are as good as never asked for."""
+MOST = 10**300  # associations that are counted for a loss
+STEEPEST = 100.0  # exponent of a power law at most: above, all but the first association are as good as never asked for
 DIRECT = 32  # so many terms of a power sum are added one by one before Euler and Maclaurin take over
 CORRECTIONS = bernoulli(16)[2::2] / np.array([math.factorial(n) for n in range(2, 17, 2)])
 """B_2k / (2k)!, k = 1, ..., 8, of their formula."""
@@ -45,13 +43,15 @@ class Frequencies:
     tail: Callable[[int], float]
 
 
+Given = Frequencies | Sequence[float] | np.ndarray  # or p(x) itself, in any order
+
+
 def frequencies(p: Sequence[float] | np.ndarray) -> Frequencies:
     """Any p(x), in any order: theorem 7 takes the most frequent ones first."""
     p = np.sort(np.asarray(p, float).ravel())
     if not len(p) or not (p[0] >= 0 and math.isclose(p.sum(), 1, rel_tol=1e-6)):
-        raise ValueError(
-            f"p has {len(p)} entries with sum {p.sum():g}; it must be a distribution: none negative, sum 1"
-        )
+        given = f"p has {len(p)} entries with sum {p.sum():g}"
+        raise ValueError(f"{given}; it must be a distribution: none negative, sum 1")
     tails = np.concatenate([[0.0], np.cumsum(p)])[::-1]  # rare ones added first: small tails lose no digits
     return Frequencies(int((p > 0).sum()), lambda k: float(tails[min(k, len(p))]))
 
@@ -66,16 +66,14 @@ def power_law(N: Number, alpha: Number) -> Frequencies:
     return Frequencies(last, lambda k: power_sum(alpha, k + 1, last) / Z)
 
 
-def least_loss(B: Number, M: Number, p: Frequencies | Sequence[float] | np.ndarray) -> float:
+def least_loss(B: Number, M: Number, p: Given) -> float:
     """Theorem 7 as its proof gives it: the least expected loss, in bits, of a learner that writes B bits down.
 
     It is the least of sum_x p(x) (log2 M - I_x) over 0 <= I_x <= log2 M with sum_x I_x <= B (equation 22): log2 M bits
-    for each of the most frequent associations and the rest for the next one. Between B = k log2 M and
-    (k + 1) log2 M it is a straight line, and it is convex in B.
+    for each of the most frequent associations and the rest for the next one.
     Holds on average over f*: [N] -> [M] uniform at random, for any p(x) that is fixed before f* is drawn.
     """
-    p, bits = _given(p), math.log2(size("M", M, 1))
-    stored = _stored(amount("B", B), bits, p)
+    p, bits, stored = _stored(B, M, p)
     if stored is None:
         return 0.0
     k = math.floor(stored)
@@ -83,35 +81,28 @@ def least_loss(B: Number, M: Number, p: Frequencies | Sequence[float] | np.ndarr
     return bits * ((1 - part) * p.tail(k) + part * p.tail(k + 1))
 
 
-def least_loss_whole(B: Number, M: Number, p: Frequencies | Sequence[float] | np.ndarray) -> float:
+def least_loss_whole(B: Number, M: Number, p: Given) -> float:
     """Theorem 7's last line: log2 M sum over x > ceil(B / log2 M) of p(x). Weaker than `least_loss`, tables as there.
 
-    This is the proof's. The statement's sum starts at x = ceil(B / log M), one too early: it fails for every B
-    from one bit to N log2 M.
+    This is the proof's. The statement's sum starts one too early, at x = ceil(B / log M) (``docs/limits.md``).
     """
-    p, bits = _given(p), math.log2(size("M", M, 1))
-    stored = _stored(amount("B", B), bits, p)
+    p, bits, stored = _stored(B, M, p)
     return 0.0 if stored is None else bits * p.tail(math.ceil(stored))
 
 
-def bits_for_loss(loss: Number, M: Number, p: Frequencies | Sequence[float] | np.ndarray) -> float:
+def bits_for_loss(loss: Number, M: Number, p: Given) -> float:
     """The least B with `least_loss` <= loss, both in bits: no learner with fewer bits has this loss on average."""
-    p, bits = _given(p), math.log2(size("M", M, 1))
+    p, bits = _given(M, p)
     left = math.inf if bits == 0 else amount("loss", loss) / bits
     if left >= p.tail(0):
         return 0.0
     if left == 0:
         return p.N * bits
-    low, k = 0, 1
-    while p.tail(k) > left:  # ends: tails fall to 0, by underflow at the latest
-        low, k = k, 2 * k
-        if k > 10**300:
-            return bits * low  # more than a float can count, and a lower bound still
-    while k - low > 1:
-        middle = (low + k) // 2
-        low, k = (middle, k) if p.tail(middle) > left else (low, middle)
-    above, below = p.tail(low), p.tail(k)  # below <= left < above
-    return bits * (low + (above - left) / (above - below))
+    k = largest(lambda k: p.tail(k) > left, most=MOST)
+    if 2 * k > MOST:
+        return bits * k  # more than a float can count, and a lower bound still
+    above, below = p.tail(k), p.tail(k + 1)  # below <= left < above
+    return bits * (k + (above - left) / (above - below))
 
 
 @dataclass(frozen=True)
@@ -130,8 +121,7 @@ def corollary_1(M: Number, alpha: Number, N: Number = math.inf) -> PowerLaw:
 
     With b = log2 M: sum_{x>k} x^-alpha >= ((k + 1)^(1-alpha) - (N + 1)^(1-alpha)) / (alpha - 1), which is convex in k:
     `least_loss` is above it at k = B / b too. From B = b on, k + 1 <= 2k. Up to B = b (N - 1) / 2,
-    (N + 1)^(1-alpha) <= (2 (k + 1))^(1-alpha). And Z <= zeta(alpha). The paper's corollary names no range, but it needs
-    one: the loss is at most log2 M for small B, and may be 0 from B = N log2 M on.
+    (N + 1)^(1-alpha) <= (2 (k + 1))^(1-alpha). And Z <= zeta(alpha). The paper's corollary names no range.
     """
     b = math.log2(size("M", M, 2))
     if not 1 < alpha <= STEEPEST:
@@ -173,10 +163,11 @@ def _end(alpha: Number, x: int) -> float:
     return total
 
 
-def _given(p: Frequencies | Sequence[float] | np.ndarray) -> Frequencies:
-    return p if isinstance(p, Frequencies) else frequencies(p)
+def _given(M: Number, p: Given) -> tuple[Frequencies, float]:
+    return p if isinstance(p, Frequencies) else frequencies(p), math.log2(size("M", M, 1))
 
 
-def _stored(B: float, bits: float, p: Frequencies) -> float | None:
-    """B / log2 M, the associations that B bits hold; None where they hold all."""
-    return B / bits if bits and p.N * bits > B else None
+def _stored(B: Number, M: Number, p: Given) -> tuple[Frequencies, float, float | None]:
+    """p, log2 M, and B / log2 M, the associations that B bits hold; None where they hold all."""
+    (p, bits), B = _given(M, p), amount("B", B)
+    return p, bits, B / bits if bits and p.N * bits > B else None

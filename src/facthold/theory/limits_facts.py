@@ -1,44 +1,42 @@
 """The bits that a table of facts needs (section 6, appendix E.2), whatever the model. In bits throughout, as `limits`.
 
-Two ways to draw a table, and they need different bits:
+Tables have *known blocks* (section 4.4, `facts.table.random_table`: relation r answers from its own block of D answers,
+and the learner knows the blocks), or *hidden answer sets* (theorem 8: drawn from |V| >= 2 R D tokens, and they count
+too). They need different bits: ``docs/limits.md``.
 
-- *known blocks* (section 4.4, `facts.table.random_table`): relation r answers from its own block of D answers, and the
-  learner knows the blocks. Only the S R choices within them count, log2 D each.
-- *hidden answer sets* (theorem 8): the R answer sets are themselves drawn from |V| >= 2 R D tokens, and count too. In
-  a table of section 4.4 there is nothing to draw (and |V| < 2 R D): theorem 8's second term is not for it.
+Where facts are not asked equally often, `limits.least_loss(B, D, product_law(...))` is the scaling-law lower bound that
+section 7 asks for, and it is exact: given the blocks, a table is a map from S R pairs to D answers.
 """
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import betaln, logsumexp
 
 from facthold.theory.bounds import Number, bits_uniform
-from facthold.theory.limits import amount, size
+from facthold.theory.limits import Frequencies, amount, power_law, power_sum, size
 
-CHERNOFF = math.sqrt(8)
-"""A constant C for which lemma 9 is proved; the paper only says that there is one (see `facts_bits`)."""
-MOST_ANSWERS = 1 << 1000
-"""Answers that tables may choose from where they are counted: all sign vectors of a memory that is read by signs."""
+CHERNOFF = math.sqrt(8)  # a C for which lemma 9 is proved; the paper only says that there is one (see `facts_bits`)
+MOST_ANSWERS = 1 << 1000  # to choose from, where tables are counted: all sign vectors of a memory read by signs
 TERMS = 1 << 17  # up to so many wrong answers `tables_within` adds all terms
+ROWS = 1 << 22  # rows of a product that are looked at one by one at most
+Sides = tuple[tuple[Number, float], tuple[Number, float]]  # (R, alpha_r), (S, alpha_s)
 
-KINDS = {
+KINDS: dict[str, str | None] = {
     "random": None,
     "uniform": None,
     "balanced": "no bound: its answers come equally often, so that it is one of fewer tables than random ones",
     "injective": "no bound: its outputs are all different, so that it is one of fewer maps than random ones",
-    "identity": "no bound: there is only one such map",
-    "mod": "no bound: there is only one such map",
-    "floor": "no bound: there is only one such map",
+    **dict.fromkeys(("identity", "mod", "floor"), "no bound: there is only one such map"),
 }
 
 
 def no_bound(kind: str) -> str | None:
-    """Why `counting_bound` says nothing about tables (or maps) of this kind; None where it holds.
+    """Why `counting_bound` says nothing about tables (or maps: S = N, R = 1, D = M) of this kind; None where it holds.
 
-    It holds for 'random' tables, and with S = N, R = 1 and D = M for 'uniform' maps. All other names are files and real
-    sources: tables that were given, not drawn.
+    Names that are not in `KINDS` are files and real sources: tables that were given, not drawn.
     """
     return KINDS.get(kind, f"no bound: {kind} is one given table, not drawn at random")
 
@@ -46,8 +44,7 @@ def no_bound(kind: str) -> str | None:
 def known_blocks_bits(S: Number, R: Number, D: Number, accuracy: Number = 1.0) -> float:
     """S R log2 D: bits for a random table with known blocks (lemma 10 at zero loss, or theorem 7 with M = D).
 
-    With ``accuracy`` below 1, the rate-distortion function: fewer bits have no such accuracy on average over tables.
-    It holds for hidden answer sets too, where it is not all that is needed.
+    With ``accuracy`` below 1, the rate-distortion function. It holds for hidden answer sets too, but they need more.
     """
     return bits_uniform(size("S", S, 1) * size("R", R, 1), size("D", D, 1), accuracy)
 
@@ -76,10 +73,8 @@ def facts_bits(S: Number, R: Number, D: Number, V: Number, loss: Number = 0.0, C
     """Theorem 8 with all terms of its proof, for a mean loss (bits per fact) at uniform p(s, r).
 
     Holds on average over tables with hidden answer sets, where |V| >= 2RD and eta <= 1; for no table of section 4.4.
-    eta = C sqrt(D/S ln(2 D^2 log2 |V|)) has a constant that the proof leaves open. C = sqrt(8) will do: by Chernoff's
-    bound an answer has fewer than (1 - t) S/D subjects with probability at most exp(-t^2 S / 2D), and one of the D
-    answers at most D times that. It is the proof's delta = 1 / (2 D log2 |V|) at t = sqrt(2 D/S ln(D/delta)) = eta/2.
-    C = 0 leaves eta out. That is what remains for S/D without end, and no bound at a finite size.
+    eta = C sqrt(D/S ln(2 D^2 log2 |V|)) has a constant that the proof leaves open; C = sqrt(8) will do, by Chernoff's
+    bound (``docs/limits.md``). C = 0 leaves eta out: what remains for S/D without end, and no bound at a finite size.
     The bound has slack: where its last terms outweigh the answers, `known_blocks_bits_for_loss` is the better one.
     """
     S, R, D, V = (size(name, value, 1) for name, value in {"S": S, "R": R, "D": D, "V": V}.items())
@@ -109,9 +104,8 @@ def allowed_errors(share: Number, facts: Number) -> int:
 def counting_bound(S: Number, R: Number, D: Number, wrong: Number = 0) -> float:
     """log2(number of tables) - log2(number of tables within ``wrong`` errors of one), known blocks; never negative.
 
-    A model with given answers serves no more tables than that. So for all but a share 2^-slack of random tables,
-    bits used + log2(variants and seeds tried) + slack >= counting_bound. Only for tables that `no_bound` has no
-    reason against.
+    For all but a share 2^-slack of random tables, bits used + log2(variants and seeds tried) + slack >= counting_bound.
+    Only for tables that `no_bound` has no reason against.
     """
     facts, D = size("S", S, 1) * size("R", R, 1), size("D", D, 1, MOST_ANSWERS)
     return max(0.0, facts * math.log2(D) - tables_within(facts, D, wrong))
@@ -144,3 +138,69 @@ def log2_binomial(n: Number, k: Number | np.ndarray) -> np.ndarray:
     """log2 binom(n, k), for n far above k too, where a difference of log n! has no digits left."""
     k = np.asarray(k, float)
     return np.asarray(-(np.log1p(float(n)) + betaln(n - k + 1.0, k + 1.0)) / math.log(2))
+
+
+def product_law(S: Number, R: Number, alpha_s: Number, alpha_r: Number) -> Frequencies:
+    """p(s, r) ~ s^-alpha_s r^-alpha_r for s <= S, r <= R, sorted, without S R numbers; sizes infinite if alpha > 1.
+
+    The k most frequent pairs have s^alpha_s r^alpha_r <= t for some t. In row r they are the first
+    (t r^-alpha_r)^(1/alpha_s), so that a count is a sum over the rows that have any; t is found by bisection, and pairs
+    that rounding puts on the wrong side of it are as frequent as those at t, to rounding.
+    """
+    subjects, relations = power_law(S, alpha_s), power_law(R, alpha_r)
+    if alpha_s == 0 or alpha_r == 0:
+        return _repeated(subjects, relations.N) if alpha_r == 0 else _repeated(relations, subjects.N)
+    sides = (relations.N, float(alpha_r)), (subjects.N, float(alpha_s))
+    return Frequencies(subjects.N * relations.N, partial(_tail, sides))
+
+
+def _repeated(p: Frequencies, times: Number) -> Frequencies:
+    """Each of p's associations split evenly into so many."""
+    if math.isinf(times):
+        raise ValueError("alpha=0 with an infinite size: no distribution is uniform there; take a finite S and R")
+    copies = int(times)
+
+    def tail(k: int) -> float:
+        whole, more = divmod(k, copies)
+        return p.tail(whole) - (more / copies * (p.tail(whole) - p.tail(whole + 1)) if more else 0.0)
+
+    return Frequencies(p.N * copies, tail)
+
+
+def _tail(sides: Sides, k: int) -> float:
+    """What is left of p(s, r) without the k most frequent pairs."""
+    if k >= sides[0][0] * sides[1][0]:
+        return 0.0
+    if k <= 0:
+        return 1.0
+    low, high = 0.0, 1.0
+    while _below(sides, high)[0].sum() < k:
+        low, high = high, high + 1  # by steps and not by doubling: a level far too high has too many rows
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if _below(sides, middle)[0].sum() < k else (low, middle)
+    n, ((short, b), (long, a)) = _below(sides, low)  # fewer than k; all others up to k are at this level
+    each = {int(m): power_sum(a, int(m) + 1, long) for m in np.unique(n)}
+    rows = np.arange(1.0, len(n) + 1) ** -b
+    left = math.fsum(rows * np.array([each[int(m)] for m in n]))
+    left += power_sum(b, len(n) + 1, short) * power_sum(a, 1, long)
+    left -= (k - float(n.sum())) * math.exp(-high)
+    return max(0.0, left / (power_sum(a, 1, long) * power_sum(b, 1, short)))
+
+
+def _below(sides: Sides, t: float) -> tuple[np.ndarray, Sides]:
+    """How many pairs of each row that has any have log(s^alpha_s r^alpha_r) <= t; and the sides, that of the rows (the
+    one with fewer) first."""
+    by_rows = sorted(sides, key=lambda side: _first(side[0], t / side[1]))
+    (short, b), (long, a) = by_rows
+    rows = int(_first(short, t / b))
+    if rows > ROWS:
+        R, S = (size for size, _ in sides)
+        raise ValueError(f"S={S} and R={R}: {rows} rows have a part; take a smaller S, R or k")
+    log_n = (t - b * np.log(np.arange(1.0, rows + 1))) / a
+    with np.errstate(over="ignore"):
+        return np.minimum(np.floor(np.exp(np.maximum(log_n, 0.0))), float(long)), (by_rows[0], by_rows[1])
+
+
+def _first(N: Number, log_x: float) -> float:
+    """floor(x), at least 1 and at most N."""
+    return min(float(N), math.floor(math.exp(max(log_x, 0.0)))) if log_x < 700 else float(N)

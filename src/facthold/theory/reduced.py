@@ -1,23 +1,14 @@
 """The reduced equations of a balanced table: one pair of equations for relations and one for subjects.
 
 A table is balanced when every relation has D answers of its own, each for S / D subjects, and p(s, r) is uniform. Then
-gradient flow from equal weights keeps W_OV(., z) in the plane of the constant vector and of
-e_z = (p*(. | z) - p_0) / ||p*(. | z) - p_0||, its mean over a never moves, and the normaliser of p-hat is a product:
-the mass on A_r depends on the relation's weights alone, and how it is spread within A_r on the subject's alone. With
-k = W_KQ(z), w = <W_OV(., z), e_z> and p(z) the frequency of z,
+gradient flow from equal weights has one k = W_KQ(z) and w = <W_OV(., z), e_z> for all relations and one for all
+subjects, and the two do not see each other. k^2 - w^2 = C never changes, and the time at which a token raises its own
+answers by x is an integral:
 
-    dk/dt = p(z) g w,    dw/dt = p(z) g k,
-    g = ||p*(. | z) - p_0|| (1 - P) n / (n - 1),    P = 1 / (1 + (n - 1) exp(-x)),
+    t(x) = (1 / lambda) [ asinh(2 s x / C) / 2 + int_0^x (exp(u) - 1) / n  s / sqrt(C^2 + 4 s^2 u^2) du ].
 
-where x = k w / s is by how much z raises its own answers, n = R choices for a relation and D for a subject, and s and
-the norm are below. k^2 - w^2 = C never changes. So k = sqrt(C) cosh(psi), w = sqrt(C) sinh(psi), d psi/dt = p(z) g, and
-the time at which z raises its answers by x is an integral:
-
-    t(x) = (1 / lambda) [ asinh(2 s x / C) / 2 + int_0^x (exp(u) - 1) / n  s / sqrt(C^2 + 4 s^2 u^2) du ],
-
-lambda = p(z) ||p*(. | z) - p_0||. The first term is the escape from the origin, about log(1 / alpha) / lambda; the
-second is the slowing down near the end, (Ei(x) - ln x - gamma) / (2 n lambda) as C vanishes. ``docs/dynamics.md``
-derives it.
+The first term is the escape from the origin, the second is the slowing down near the end. ``docs/dynamics.md`` derives
+it, and has a closed form for C = 0.
 
 Nothing here knows a model: a prediction cannot leak into what it judges.
 """
@@ -25,13 +16,14 @@ Nothing here knows a model: a prediction cannot leak into what it judges.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
 
-from facthold._util.errors import check_positive, unknown
+from facthold._util.errors import check_one_of, check_positive
 
+Times = TypeVar("Times", float, Float[np.ndarray, " times"])
 FAR = 700.0  # exp of more overflows: no gap beyond is asked for
 LEAST = 1e-20  # losses below are not asked for: the curves end at gaps of 60
 
@@ -88,18 +80,18 @@ class Growth:
         C = math.exp(self.log_invariant) if self.log_invariant > -FAR else 0.0
         return np.expm1(u) / self.n * self.scale / np.hypot(C, 2 * self.scale * u)
 
-    def loss_at(self, t: float) -> float:
-        """What these tokens leave to the loss at time t."""
-        return float(np.interp(t, *self._curve))
+    def loss_at(self, times: Times) -> Times:
+        """What these tokens leave to the loss at these times."""
+        return np.interp(times, *self._curve)
 
     @cached_property
     def _curve(self) -> tuple[np.ndarray, np.ndarray]:
         """Times and losses, close enough together for straight lines between them."""
+        from scipy.integrate import quad
+
         gaps = np.geomspace(1e-7, 60.0, 8000)
         nodes, weights = np.polynomial.legendre.leggauss(8)
         width, middle = np.diff(gaps)[:, None] / 2, (gaps[1:] + gaps[:-1])[:, None] / 2
-        from scipy.integrate import quad
-
         first = quad(self._slower, 0.0, gaps[0])[0]
         slowed = first + np.cumsum(np.r_[0.0, (self._slower(middle + width * nodes) * weights * width).sum(axis=1)])
         times = (self._escaping(gaps) + slowed) / self.rate
@@ -123,11 +115,9 @@ class Reduced:
             near = self.S // self.D * self.D or self.D
             raise ValueError(f"D={self.D} does not divide S={self.S}, so no table is balanced; take S={near}")
         if self.R < 2 or self.D < 2:
-            raise ValueError(
-                f"R={self.R} and D={self.D} must both be at least 2: there is nothing to tell apart otherwise"
-            )
-        if self.start not in ("balanced", "equal"):
-            raise unknown("start", self.start, ("balanced", "equal"))
+            sizes = f"R={self.R} and D={self.D}"
+            raise ValueError(f"{sizes} must both be at least 2: there is nothing to tell apart otherwise")
+        check_one_of("start", self.start, ("balanced", "equal"))
         if not math.isfinite(self.log_alpha):
             raise ValueError(f"log_alpha={self.log_alpha} must be finite")
 
@@ -154,13 +144,9 @@ class Reduced:
         """The loss between the two: ln D where relations come first, ln R where subjects do."""
         return math.log(self.D if self.relation_first else self.R)
 
-    def loss(self, times: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
+    def loss(self, times: Times) -> Times:
         """The loss at these times: that of the relation and that of the subject add up."""
-        return sum(np.interp(times, *growth._curve) for growth in (self.relation, self.subject))
-
-    def relation_loss(self, times: Float[np.ndarray, " times"]) -> Float[np.ndarray, " times"]:
-        """The part of it that knowing the relation would leave out."""
-        return np.interp(times, *self.relation._curve)
+        return self.relation.loss_at(times) + self.subject.loss_at(times)
 
     def time_of(self, loss: float) -> float:
         """When the loss falls to this value."""
@@ -170,9 +156,5 @@ class Reduced:
             raise ValueError(f"loss={loss} must be above {LEAST:g}: 0 itself is never reached")
         if loss >= math.log(self.R * self.D):
             return 0.0
-
-        def above(t: float) -> float:
-            return self.relation.loss_at(t) + self.subject.loss_at(t) - loss
-
         end = max(growth.time(growth.gap(loss / 4)) for growth in (self.relation, self.subject))
-        return float(brentq(above, 0.0, end, xtol=1e-9 * end))
+        return float(brentq(lambda t: self.loss(t) - loss, 0.0, end, xtol=1e-9 * end))

@@ -1,17 +1,13 @@
-"""How fast training is: a step of ours and a plain one, timed side by side in one run.
-
-The multiplications that are needed are those of the model's own equations, forward and backward. A transformer is
-counted by tokens and prompts, not by positions. The embeddings are fixed, so nothing is counted for their gradients;
-elementwise work (the softmax's exponentials) and the drawing of prompts are not counted at all.
-"""
+"""How fast training is: a step of ours and a plain one, timed side by side. docs/speed.md says what is counted."""
 
 import os
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import jax
@@ -36,10 +32,8 @@ from facthold.train.race import racing
 from facthold.train.tasks import RecallFacts, StoreAssociations
 
 ROUNDS = 3  # the two sides take turns this often, so that a busy moment of the machine meets both
-STEPS, STEPS_BETWEEN = 128, 16
-"""Steps of ours that are timed together, at least, and plain steps between two looks at the clock."""
-
-
+STEPS = 128  # of ours that are timed together, at least
+STEPS_BETWEEN = 16  # plain ones between two looks at the clock
 Plain = Iterator[tuple[Any, Array]]  # the weights and the loss after each step
 
 
@@ -92,13 +86,6 @@ def plain_transformer(model: Transformer, problem: FactualRecall, lr: float = 1e
     return plain_training(model, logits, sample, lr)
 
 
-def memory_flops(N: int, M: int, d: int, m: int) -> int:
-    """Operations of a step of a memory, two for a multiplication and addition. Scores F U^T and their way back P U:
-    2 N M d each. A linear memory: E W and its weight gradient, 2 N d^2 each. An MLP: two layers forward, two weight
-    gradients and the hidden values' gradient, 2 N m d each."""
-    return 2 * 2 * N * M * d + (5 * 2 * N * m * d if m else 2 * 2 * N * d * d)
-
-
 @dataclass(frozen=True)
 class Bench:
     """One size to time: ``flops`` of a step, a ``member`` to train here, and the same model on the ``plain`` side."""
@@ -121,7 +108,11 @@ class MemoryBench(Bench):
 
     @property
     def flops(self) -> int:
-        return memory_flops(self.N, self.N, self.d, self.m)
+        """Two for a multiplication and addition. Scores F U^T and their way back P U: 2 N N d each. A linear memory:
+        E W and its weight gradient, 2 N d^2 each. An MLP: two layers forward, two weight gradients and the hidden
+        values' gradient, 2 N m d each."""
+        N, d, m = self.N, self.d, self.m
+        return 2 * 2 * N * N * d + (5 * 2 * N * m * d if m else 2 * 2 * N * d * d)
 
     def _problem(self, seed: int) -> Problem:
         return random_problem(self.N, self.d, key=derive("bench", seed, self.d))
@@ -181,10 +172,8 @@ BENCHES: tuple[AnyBench, ...] = (
 
 
 def run_bench(bench: AnyBench, seconds: float) -> dict[str, Any]:
-    """Milliseconds per step and member, ours and plain (medians over rounds), their ratio, and our share of the peak.
-
-    The machine's peak is measured in the same rounds.
-    """
+    """Milliseconds per step and member, ours and plain (medians over rounds), their ratio, and our share of the peak,
+    which is measured in the same rounds."""
     each = seconds / ROUNDS
     times = [(engine_ms(bench, each), plain_ms(bench, each), peak_flops(min(0.5, each))) for _ in range(ROUNDS)]
     ours, plain, peak = (float(np.median(column)) for column in zip(*times, strict=True))
@@ -200,11 +189,7 @@ def engine_ms(bench: AnyBench, seconds: float) -> float:
     whole = protocol(bench.protocol)
     endless = replace(whole, goal=1.0, futility=None, steps=max(STEPS, whole.check_every))
     members = [bench.member(seed) for seed in range(len(shared_lanes()))]
-    fit(members, endless)  # compiles
-    n, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds or not n:
-        n += sum(run.steps for run in fit(members, endless))
-    return elapsed * 1e3 / n
+    return 1e3 * _seconds_each(lambda: sum(run.steps for run in fit(members, endless)), seconds)
 
 
 def plain_ms(bench: AnyBench, seconds: float) -> float:
@@ -214,15 +199,13 @@ def plain_ms(bench: AnyBench, seconds: float) -> float:
 
 def time_plain(bench: AnyBench, seconds: float) -> float:
     """The same in this process. No accuracy is evaluated: to the favour of the plain side."""
-    steps, n = bench.plain(), 0
-    jax.block_until_ready(next(steps))  # compiles
-    start = time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
-        for _ in range(STEPS_BETWEEN):
-            latest = next(steps)
-        jax.block_until_ready(latest)
-        n += STEPS_BETWEEN
-    return elapsed * 1e3 / n
+    steps = bench.plain()
+
+    def some() -> int:
+        jax.block_until_ready(list(deque(islice(steps, STEPS_BETWEEN), maxlen=1)))
+        return STEPS_BETWEEN
+
+    return 1e3 * _seconds_each(some, seconds)
 
 
 def in_fresh_process(*arguments: str) -> str:
@@ -235,19 +218,21 @@ def in_fresh_process(*arguments: str) -> str:
 
 def peak_flops(seconds: float = 1.0, size: int = 1024) -> float:
     """The machine's float32 matrix-product rate, all lanes at work at once."""
-    lanes = shared_lanes()
-    product = jax.jit(lambda A: A @ A)
+    lanes, A = shared_lanes(), jnp.ones((size, size))
+    product = jax.jit(lambda A: A @ A).lower(A).compile()
 
-    def work(_: int) -> int:
-        A = jnp.ones((size, size))
+    def one() -> int:
         product(A).block_until_ready()
-        stop, n = time.perf_counter() + seconds, 0
-        while time.perf_counter() < stop:
-            product(A).block_until_ready()
-            n += 1
-        return n
+        return 1
 
-    list(lanes.map(work, range(len(lanes))))  # compiles
-    start = time.perf_counter()
-    n = sum(lanes.map(work, range(len(lanes))))
-    return n * 2.0 * size**3 / (time.perf_counter() - start)
+    rates = [lanes.submit(_seconds_each, one, seconds) for _ in range(len(lanes))]
+    return sum(2.0 * size**3 / rate.result() for rate in rates)
+
+
+def _seconds_each(work: Callable[[], int], seconds: float) -> float:
+    """Seconds for one of the things that ``work`` does at a time; not counting the first time, which compiles."""
+    work()
+    n, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds or not n:
+        n += work()
+    return elapsed / n

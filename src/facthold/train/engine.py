@@ -1,16 +1,14 @@
 """The training engine: the whole loop compiled, early stop inside it, many members side by side.
 
-A *member* is one model to train: its own seed, learning rate and data. Small members of one shape are
-trained as a group in one vectorised loop; groups take turns on the lanes of the machine, some steps at a
-time. A member stops as soon as it has succeeded, diverged or become hopeless, and does not touch the
-others, unless they are in one *race*: several learning rates for one question, say. The first of them to
-succeed has answered it, and the others stop with it.
+Small members of one shape are trained as a group in one vectorised loop; groups take turns on the lanes of the machine,
+some steps at a time. A member stops as soon as it has succeeded, diverged or become hopeless, and does not touch the
+others, unless they are in one *race*: the first of them to succeed has answered its question for all.
 """
 
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,9 +33,7 @@ GROUP_WORK = 1 << 15
 """Members are vectorised together while their task arrays hold at most this many numbers; beyond that a
 step costs far more than the loop around it, and members that run one by one can stop one by one."""
 
-GROUPS = 2
-"""Members of one shape are spread over at least so many groups. It is not the number of lanes, so that a result is
-the same to the bit on any number of them."""
+GROUPS = 2  # at least, of members of one shape; not the number of lanes, so that results are the same on any number
 
 CALL_STEPS = 1 << 11  # steps a compiled call makes at most, so that Ctrl-C and progress get a word in
 
@@ -47,13 +43,10 @@ others trained does not depend on who was faster that day."""
 
 ROUNDING = 1e-6  # slack when an accuracy in float32 is compared with the goal: far below one association in a million
 
-
 Seen = dict[str, Any]  # what a task observes of its model at a look, by name; see `Task.observe`
-Listener = Callable[[int, int, float, Seen], None]
-"""Hears of a member by its index, its steps so far, and its accuracy and what else was seen at the last look."""
+Listener = Callable[[int, int, float, Seen], None]  # hears of a member: index, steps so far, accuracy, what was seen
 
-_compiling: dict[Hashable, threading.Lock] = defaultdict(threading.Lock)
-"""Locks by shapes, each held while a loop for these shapes is compiled."""
+_compiling: dict[Hashable, threading.Lock] = defaultdict(threading.Lock)  # by shapes: held while their loop is compiled
 
 
 class Member(NamedTuple):
@@ -106,9 +99,7 @@ def fit(
     races: dict[Hashable, list[Group]] = defaultdict(list)
     for i, group in enumerate(groups):
         races[("alone", i) if group.race is None else ("race", group.race)].append(group)
-    running: dict[Future[None], Hashable] = {}
-    for race, ours in races.items():
-        running |= {lanes.submit(group.advance, lanes): race for group in ours}
+    running = {lanes.submit(group.advance, lanes): race for race, ours in races.items() for group in ours}
     while running:
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:

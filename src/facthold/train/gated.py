@@ -1,13 +1,8 @@
-"""The recipe `gated`: gates for attention, and for each relation the fewest neurons that hold it, found by training.
-
-d and the number of gates follow from how much there is to store. The widths are searched, each group of facts by
-itself and all groups side by side.
-"""
+"""The recipe `gated`: gates for attention, and for each relation the fewest neurons that hold it, found by training."""
 
 import math
-import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +17,9 @@ from facthold.facts.names import Names
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.seeded import SEQUENCE
 from facthold.facts.table import FactTable
-from facthold.measure.smallest import find_smallest
+from facthold.measure.capacity import find_smallest
 from facthold.models.memory import MLPMemory
-from facthold.models.sizes import n_params
+from facthold.models.sizes import Shape
 from facthold.models.transformer import Transformer
 from facthold.train.groups import FactGroup, fact_groups, join, store_group
 from facthold.train.kept import Kept
@@ -53,13 +48,11 @@ def gated(
     table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
     max_params: int | None = None, say: Say = lambda _: None, kept: Kept | None = None,
 ) -> tuple[Transformer, FactualRecall, list[Width]]:  # fmt: skip
-    """The smallest such transformer that was found to recall the share ``accuracy`` of every relation's facts.
-
-    What was tried is put into ``kept``, and not tried again where it is there.
-    """
+    """The smallest such transformer that was found to recall the share ``accuracy`` of every relation's facts. What was
+    tried is put into ``kept``, and not tried again where it is there."""
     kept = kept or Kept()
     d, n_gates = dimensions(table, n_noise)
-    attention = n_params(d=d, H=n_gates + min(table.S, table.R), d_h=1, m=0)
+    attention = Shape(d, n_gates + min(table.S, table.R), 1, 0).n_params
     if max_params is not None and attention >= max_params:
         raise FactholdError(
             f"max_params={max_params}: attention alone takes {attention} parameters; allow more, or fewer noise tokens "
@@ -148,7 +141,10 @@ class _Search:
     def run(self) -> tuple[MLPMemory, Width]:
         ceiling = math.ceil(WIDEST * self.guess)
         if self.large:
-            enough = self._upwards(ceiling)
+            m = self.guess
+            while m <= ceiling and self._ask(m) < self.accuracy:
+                m = math.ceil(STEP * m)
+            enough = m if m <= ceiling else None
         else:
             tolerance = STEP - 1 + 2 / self.guess  # widths are whole numbers
             enough = find_smallest(
@@ -164,14 +160,6 @@ class _Search:
         tries = tuple((m, s) for m, (_, s) in self.made.items())
         self.state = f"{len(memory.W)} neurons"
         return memory, Width(self.name, len(self.group), len(memory.W), share, tries)
-
-    def _upwards(self, ceiling: int) -> int | None:
-        m = self.guess
-        while m <= ceiling:
-            if self._ask(m) >= self.accuracy:
-                return m
-            m = math.ceil(STEP * m)
-        return None
 
     def _ask(self, m: int) -> float:
         def heard(done: float, share: float) -> None:
@@ -195,12 +183,12 @@ def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory
     order = sorted(range(len(searches)), key=lambda i: -len(searches[i].group))
     try:
         futures = {i: pool.submit(searches[i].run) for i in order}
-        while not all(future.done() for future in futures.values()):
-            failed = [f for f in futures.values() if f.done() and f.exception() is not None]
-            if failed:
-                failed[0].result()
+        waiting = set(futures.values())
+        while waiting:
             say("; ".join(f"{s.name}: {s.state}" for s in searches if s.state != "waiting") or "starting")
-            time.sleep(0.5)
+            done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
+            for future in done:
+                future.result()
         return [futures[i].result() for i in range(len(searches))]
     finally:  # the lanes are shared with others: those that still train are called off one by one, at their next look
         for search in searches:

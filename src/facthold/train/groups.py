@@ -14,9 +14,8 @@ from jaxtyping import Int, PRNGKeyArray
 
 from facthold._util.padding import geometric, pad_rows
 from facthold.construct.gates import Gates
-from facthold.construct.mend import mended
+from facthold.construct.neuron import mended
 from facthold.facts.problem import FactualRecall
-from facthold.facts.table import FactTable
 from facthold.memory.associations import Problem
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
@@ -27,8 +26,7 @@ from facthold.train.sampled import LOOKED, StoreSampled, won_by
 FEWEST = 128  # facts that a group has at least, where there are so many: below, a relation shares its neurons
 LEAST = 0.1  # what `MARGIN` is for groups so large that training longer, or again at a larger width, takes minutes
 EPOCHS = 200  # how often each fact is seen at least
-NARROW = 128
-"""Up to this width the learning rate is that of the protocol; beyond, it falls with the square root of the width."""
+NARROW = 128  # up to this width the learning rate is the protocol's; beyond, it falls with the root of the width
 
 
 @dataclass(frozen=True)
@@ -55,20 +53,17 @@ def fact_groups(problem: FactualRecall, gates: Gates) -> list[FactGroup]:
     for marks in _shared(marked):
         rows = np.flatnonzero(np.isin(marked, marks))
         of_problem = Problem(jnp.asarray(E[rows]), U, jnp.asarray(table.answers[rows]))
-        groups.append(FactGroup(rows, marks, of_problem, _also(table, rows)))
+        groups.append(FactGroup(rows, marks, of_problem, table.also_of(rows)))
     return groups
 
 
 def _shared(marked: Int[np.ndarray, " facts"]) -> list[np.ndarray]:
-    """Marks that share a group: the largest alone, the others put together until they have `FEWEST` facts."""
+    """Marks that share a group: the largest first and alone, the others put together until they have `FEWEST` facts."""
     marks, counts = np.unique(marked, return_counts=True)
     groups: list[list[int]] = []
     pending: list[int] = []
     n_pending = 0
     for i in np.argsort(-counts, kind="stable"):
-        if counts[i] >= FEWEST:
-            groups.append([int(marks[i])])
-            continue
         pending.append(int(marks[i]))
         n_pending += counts[i]
         if n_pending >= FEWEST:
@@ -79,23 +74,14 @@ def _shared(marked: Int[np.ndarray, " facts"]) -> list[np.ndarray]:
     return [np.array(sorted(group)) for group in groups]
 
 
-def _also(table: FactTable, rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, "extra 2"]:
-    """The table's further answers by the row in the group."""
-    place = np.full(len(table), -1)
-    place[rows] = np.arange(len(rows))
-    ours = table.also[place[table.also[:, 0]] >= 0]
-    return np.stack([place[ours[:, 0]], ours[:, 1]], axis=1).astype(np.int32)
-
-
 def store_group(
     group: FactGroup, m: int, goal: float, *, key: PRNGKeyArray, listener: Callable[[float, float], None] | None = None
 ) -> tuple[MLPMemory, float]:
     """m neurons for the group, and the share of its facts that win by `MARGIN`.
 
     Where there are many, a look is at some of them and training goes on to the end. Then all are asked, the last few
-    get neurons of their own, and the share is of those that win by `LEAST`.
-
-    The neurons are padded by zero ones, which stay zero: widths of a range share a compiled loop.
+    get neurons of their own, and the share is of those that win by `LEAST`. The neurons are padded by zero ones, which
+    stay zero: widths of a range share a compiled loop.
     """
     looks = -(-EPOCHS * len(group) // (BATCH * LEARNING.check_every))
     steps = max(LEARNING.steps, looks * LEARNING.check_every)

@@ -22,26 +22,21 @@ Try = tuple[MLPMemory, float]  # neurons that were tried, and the share of their
 
 def fingerprint(table: FactTable, **settings: Any) -> str:
     """A hash of the facts and of all that a build depends on: what was kept for another one is not used."""
-    digest = hashlib.sha256(
-        json.dumps([facthold.__version__, table.S, table.R, table.A, settings], sort_keys=True).encode()
-    )
+    about = [facthold.__version__, table.S, table.R, table.A, settings]
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for column in (table.subjects, table.relations, table.answers, table.also):
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
 
 
 class Kept:
-    """Tries by name: the first mark of a group, and a width. Several threads may keep at once."""
+    """Tries by name (the first mark of a group, and a width), in a hidden file beside the model that is to be; without
+    one, in memory alone. Several threads may keep at once."""
 
-    def __init__(self, path: Path | None = None, mark: str = "") -> None:
-        self.path, self.mark = path, mark
-        self.tries: dict[str, Try] = {} if path is None else _read(path, mark)
+    def __init__(self, beside: Path | None = None, mark: str = "") -> None:
+        self.path, self.mark = beside and beside.with_name(f".{beside.name}.kept"), mark
+        self.tries: dict[str, Try] = {} if self.path is None else _read(self.path, mark)
         self._writing = threading.Lock()
-
-    @classmethod
-    def beside(cls, out: Path, mark: str) -> "Kept":
-        """In a hidden file beside the model that is to be."""
-        return cls(out.with_name(f".{out.name}.kept"), mark)
 
     def keep(self, name: str, found: Try) -> None:
         with self._writing:
@@ -73,9 +68,7 @@ def _read(path: Path, mark: str) -> dict[str, Try]:
                 W, V = (jnp.asarray(file.get_tensor(f"{i}.{part}")) for part in "WV")
                 tries[name] = MLPMemory(W, V), float(share)
             return tries
-    except FileNotFoundError:
-        return {}
     except PermissionError as error:
         raise FactholdError(f"cannot read {path}: {error.strerror}; remove it, or write the model elsewhere") from error
-    except (SafetensorError, OSError, KeyError, ValueError):  # half a file, or none of ours: begin anew
+    except (SafetensorError, OSError, KeyError, ValueError):  # no file, half a file, or none of ours: begin anew
         return {}

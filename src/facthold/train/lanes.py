@@ -1,19 +1,13 @@
-"""Lanes: one thread a core, each training its own group of models.
+"""Lanes: one thread a core, each training its own group of models (docs/architecture.md says why).
 
-The matrices here are small: two threads that share one product gain almost nothing, two lanes that
-train different members gain nearly a factor of two. A lane that is done takes the next group. XLA runs
-the compiled loops of several lanes at once on its one CPU device, so that each is compiled once.
+XLA runs the compiled loops of several lanes at once on its one CPU device, so that each is compiled once.
 """
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
 
 from facthold._util.errors import check_positive
-
-T = TypeVar("T")
 
 
 def usable_cores() -> int:
@@ -27,39 +21,26 @@ class Stopped(Exception):
     """Raised in a lane whose work was called off."""
 
 
-class Lanes:
+class Lanes(ThreadPoolExecutor):
     """A pool of ``n`` worker threads (default: one a core)."""
 
     def __init__(self, n: int | None = None) -> None:
         self.n = n or usable_cores()
-        self._pool = ThreadPoolExecutor(self.n, thread_name_prefix="lane")
-        self._stopped = threading.Event()
+        super().__init__(self.n, thread_name_prefix="lane")
+        self.stopped = threading.Event()
 
     def __len__(self) -> int:
         return self.n
 
     def stop(self) -> None:
         """Call off all work: what runs ends at its next `check`, what waits does not start."""
-        self._stopped.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    @property
-    def stopped(self) -> bool:
-        return self._stopped.is_set()
+        self.stopped.set()
+        self.shutdown(wait=False, cancel_futures=True)
 
     def check(self) -> None:
         """Called by long work now and then: raises `Stopped` after `stop`."""
-        if self.stopped:
+        if self.stopped.is_set():
             raise Stopped
-
-    def submit(self, work: Callable[..., T], *arguments: object) -> "Future[T]":
-        """Run ``work(*arguments)`` on the next free lane."""
-        return self._pool.submit(work, *arguments)
-
-    def map(self, work: Callable[..., T], items: Iterable) -> Iterator[T]:
-        """Results in the order of ``items``."""
-        futures = [self.submit(work, item) for item in items]
-        return (future.result() for future in futures)
 
 
 _shared: Lanes | None = None
@@ -76,6 +57,6 @@ def fix_lanes(n: int) -> None:
 def shared_lanes() -> Lanes:
     """The lanes of this process, made at first use, and anew after they were stopped."""
     global _shared
-    if _shared is None or _shared.stopped or _fixed not in (None, len(_shared)):
+    if _shared is None or _shared.stopped.is_set() or _fixed not in (None, len(_shared)):
         _shared = Lanes(_fixed)
     return _shared

@@ -1,8 +1,4 @@
-"""Training protocols by name. The paper's text and the authors' code differ; both are here.
-
-A protocol fixes everything about a run but the model, the task and the seed, and every result names
-the one that it used.
-"""
+"""Training protocols by name. The paper's text and the authors' code differ; both are here."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from facthold._util.errors import check_one_of, check_positive, find
+from facthold.models.sizes import Shape
 
+# adam-95 forgets second moments within about 20 steps (b2 = 0.95): on batches it stores more in as many steps.
 OPTIMISERS = ("adam", "adam-95", "sgd")
-"""adam-95 forgets second moments within about 20 steps (b2 = 0.95): on batches it stores more in as many steps."""
 RULES = ("best", "final")
 BATCH = 1 << 10  # prompts in a step of training on facts
 
@@ -57,7 +54,7 @@ class Futility:
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a model is trained: ``fh.protocol("mlp-text")``, or with other settings by ``dataclasses.replace``."""
+    """All of a run but model, task and seed: ``fh.protocol("mlp-text")``, or ``dataclasses.replace`` of one."""
 
     name: str
     source: str
@@ -83,9 +80,8 @@ class Protocol:
     def spec(self) -> dict[str, Any]:
         """What a result was trained by, as JSON values. Fields that came later are left out while they are not used,
         so that results from before are found again."""
-        fields = asdict(self)
         unused = {"lrs": (), "rule": "best", "decay": False}
-        return {name: value for name, value in fields.items() if name not in unused or value != unused[name]}
+        return {name: value for name, value in asdict(self).items() if name not in unused or value != unused[name]}
 
     def __post_init__(self) -> None:
         check_positive(steps=self.steps, check_every=self.check_every)
@@ -130,8 +126,9 @@ def protocol(name: str) -> Protocol:
     return find("protocol", name, PROTOCOLS)
 
 
-def step_seconds(*, d: int, Hd_h: int, m: int, S: int, R: int, A: int) -> float:
+def step_seconds(shape: Shape, S: int, R: int, D: int) -> float:
     """A guess at the seconds of one training step on facts, on one lane: its multiplications, and what is not
     multiplied."""
-    flops = 2 * BATCH * ((2 * A + 6 * m + 3 * Hd_h) * d + 4 * (S + R) * Hd_h)
+    d, Hd_h, m = shape.d, shape.H * shape.d_h, shape.m
+    flops = 2 * BATCH * ((2 * R * D + 6 * m + 3 * Hd_h) * d + 4 * (S + R) * Hd_h)
     return flops / 5e10 + 3e-4

@@ -1,7 +1,4 @@
-"""A race: one transformer started at several learning rates, of which the best run counts.
-
-Whatever trains a transformer does it here: figures, `build`, `plan` and the command line.
-"""
+"""A race: one transformer started at several learning rates, of which the best run counts."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,8 +12,7 @@ from facthold.models.sizes import Shape
 from facthold.models.transformer import Transformer
 from facthold.train.engine import Listener, Member, Run, fit
 from facthold.train.protocols import Protocol
-from facthold.train.rounded import OnGrid
-from facthold.train.tasks import RecallFacts
+from facthold.train.tasks import OnGrid, RecallFacts
 
 
 class Best(NamedTuple):
@@ -50,9 +46,13 @@ def racing(
 
 def best_of(race: Sequence[Member], runs: Sequence[Run], rule: str = "best") -> Best:
     """The run that counts; one that diverged only where all of them did."""
-    rates = [member.lr for member in race]
-    run, lr = max(zip(runs, rates, strict=True), key=lambda pair: _rank(pair[0], rule))
-    return Best(run, lr, runs)
+
+    def rank(i: int) -> tuple[bool, bool, float, int]:
+        run, diverged = runs[i], runs[i].status == "diverged"
+        return not diverged, run.succeeded, 0.0 if diverged else reached(run, rule), -run.steps
+
+    best = max(range(len(runs)), key=rank)
+    return Best(runs[best], race[best].lr, runs)
 
 
 def reached(run: Run, rule: str = "best") -> float:
@@ -73,8 +73,3 @@ def train(
         return best
     model = quantise(best.model, grid).model
     return best._replace(run=Run(**vars(best.run) | {"model": model}))
-
-
-def _rank(run: Run, rule: str) -> tuple[bool, bool, float, int]:
-    diverged = run.status == "diverged"
-    return not diverged, run.succeeded, 0.0 if diverged else reached(run, rule), -run.steps

@@ -8,10 +8,10 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from facthold._util.padding import next_power_of_two, pad_rows, padded
+from facthold.facts.table import NO_MORE
 from facthold.memory.associations import Problem
 from facthold.models.memory import Memory
-from facthold.train.losses import mean_cross_entropy
-from facthold.train.tasks import BATCH, Task
+from facthold.train.tasks import BATCH, Task, longer, mean_cross_entropy
 
 RIVALS = 1 << 10  # outputs that a batch is compared with at most, of those that some input has
 OTHERS = 1 << 9  # outputs of all, as rivals beside them
@@ -25,8 +25,7 @@ class StoreSampled(Task):
     """Cross entropy of a batch against drawn rivals, for problems whose N x M scores are too many for each step.
 
     Rivals are the outputs of the problem's own inputs (all of them, while they are few) and some of the others. A look
-    counts an input only where its output wins over *all* others by ``margin``. The arrays may be padded, so that
-    problems of nearly the same size share a compiled loop.
+    counts an input only where its output wins over *all* others by ``margin``.
     """
 
     problem: Problem
@@ -38,22 +37,14 @@ class StoreSampled(Task):
     margin: Float[Array, ""]
 
     @classmethod
-    def of(
-        cls, problem: Problem, *, margin: float = 0.0, also: Int[np.ndarray, "extra 2"] | None = None
-    ) -> "StoreSampled":
+    def of(cls, problem: Problem, *, margin: float = 0.0, also: Int[np.ndarray, "extra 2"] = NO_MORE) -> "StoreSampled":
         """The task for ``problem``, padded. ``also``: pairs (input, a further output that is right too)."""
-        n, m, f = padded(problem.N), padded(problem.M), np.asarray(problem.f)
-        own = np.unique(f)
-        longer = Problem(*(jnp.asarray(pad_rows(a, rows)) for a, rows in ((problem.E, n), (problem.U, m), (f, n))))
-        return cls(
-            problem=longer,
-            n_inputs=jnp.asarray(np.int32(problem.N)),
-            n_outputs=jnp.asarray(np.int32(problem.M)),
-            own=jnp.asarray(pad_rows(own.astype(np.int32), max(FEWEST, next_power_of_two(len(own))))),
-            n_own=jnp.asarray(np.int32(len(own))),
-            also=jnp.asarray(pad_rows(_beside(f, also), n)),
-            margin=jnp.asarray(np.float32(margin)),
-        )
+        n, f = padded(problem.N), np.asarray(problem.f)
+        own = np.unique(f).astype(np.int32)
+        n_inputs, n_outputs, n_own = np.array([problem.N, problem.M, len(own)], np.int32)
+        own = pad_rows(own, max(FEWEST, next_power_of_two(len(own))))
+        arrays = (n_inputs, n_outputs, own, n_own, pad_rows(_beside(f, also), n), np.float32(margin))
+        return cls(longer(problem, n, padded(problem.M)), *map(jnp.asarray, arrays))
 
     def loss(self, model: Memory, *, key: PRNGKeyArray) -> Float[Array, ""]:
         k_inputs, k_own, k_other = jax.random.split(key, 3)
@@ -88,8 +79,7 @@ class StoreSampled(Task):
 
     def accuracy(self, model: Memory, *, key: PRNGKeyArray) -> Float[Array, ""]:
         rows = min(len(self.problem.f), LOOKED)
-        all_of_them = len(self.problem.f) <= LOOKED
-        asked = jnp.arange(rows) if all_of_them else jax.random.randint(key, (rows,), 0, self.n_inputs)
+        asked = jnp.arange(rows) if rows == len(self.problem.f) else jax.random.randint(key, (rows,), 0, self.n_inputs)
         counted = asked < self.n_inputs
         blocks = jnp.pad(asked, (0, -rows % BLOCK)).reshape(-1, BLOCK)
         won = lax.map(lambda inputs: self.won(model, inputs), blocks).ravel()[:rows]
@@ -116,12 +106,10 @@ def won_by(model: Memory, task: StoreSampled, margin: float) -> Bool[np.ndarray,
 _won = eqx.filter_jit(StoreSampled.won)
 
 
-def _beside(f: Int[np.ndarray, " N"], also: Int[np.ndarray, "extra 2"] | None) -> Int[np.ndarray, "N k"]:
+def _beside(f: Int[np.ndarray, " N"], also: Int[np.ndarray, "extra 2"]) -> Int[np.ndarray, "N k"]:
     """Each input's right outputs in a row, the first repeated where there are fewer."""
-    pairs = np.zeros((0, 2), np.int32) if also is None else also
-    n = np.bincount(pairs[:, 0], minlength=len(f)) if len(pairs) else np.zeros(len(f), int)
-    table = np.repeat(f[:, None], 1 + n.max(initial=0), axis=1).astype(np.int32)
-    order = np.argsort(pairs[:, 0], kind="stable")
-    place = np.arange(len(pairs)) - np.searchsorted(pairs[order, 0], pairs[order, 0])
-    table[pairs[order, 0], 1 + place] = pairs[order, 1]
+    x, y = also[np.argsort(also[:, 0], kind="stable")].T
+    place = np.arange(len(x)) - np.searchsorted(x, x)
+    table = np.repeat(f[:, None], 2 + place.max(initial=-1), axis=1).astype(np.int32)
+    table[x, 1 + place] = y
     return table

@@ -14,15 +14,49 @@ from facthold._util.errors import check_positive
 from facthold._util.padding import pad_rows, padded
 from facthold.facts.problem import FactualRecall
 from facthold.measure.fact_recall import Questions
+from facthold.measure.grids import Grid
+from facthold.measure.quantise import straight_through
 from facthold.measure.recall import right
 from facthold.memory.associations import Problem
 from facthold.models.transformer import Transformer
-from facthold.train.losses import mean_cross_entropy
 from facthold.train.protocols import BATCH
 
 
+@jax.custom_vjp
+def mean_cross_entropy(
+    F: Float[Array, "N d"], U: Float[Array, "M d"], targets: Float[Array, "N d"], counted: Bool[Array, " N"],
+    offered: Bool[Array, " M"],
+) -> Float[Array, ""]:  # fmt: skip
+    """Mean of -log softmax(F U^T) at the target, with a gradient for F alone.
+
+    The embeddings are fixed, so dL/dF = (P U - targets) / N is all that training needs. Computed in the
+    forward pass, with the normaliser taken out of the product, it reads the N x M scores twice only.
+    """
+    return _forward(F, U, targets, counted, offered)[0]
+
+
+def _forward(
+    F: Array, U: Array, targets: Array, counted: Array, offered: Array
+) -> tuple[Float[Array, ""], Float[Array, "N d"]]:
+    scores = F @ U.T + jnp.where(offered, 0.0, -jnp.inf)
+    highest = scores.max(axis=1, keepdims=True)
+    weights = jnp.exp(scores - highest)
+    normaliser = weights.sum(axis=1, keepdims=True)
+    share = counted[:, None] / counted.sum()
+    losses = jnp.log(normaliser) + highest - (F * targets).sum(axis=1, keepdims=True)
+    return (share * losses).sum(), share * ((weights @ U) / normaliser - targets)
+
+
+def _backward(dF: Array, g: Array) -> tuple[Array, None, None, None, None]:
+    return g * dF, None, None, None, None
+
+
+mean_cross_entropy.defvjp(_forward, _backward)
+
+
 class Task(eqx.Module):
-    """A training problem. Its arrays are data: they get no gradient."""
+    """A training problem. Its arrays are data: they get no gradient. They may be padded, so that problems of nearly the
+    same size share one compiled loop."""
 
     @abstractmethod
     def loss(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
@@ -37,24 +71,24 @@ class Task(eqx.Module):
         return {}
 
 
-class StoreAssociations(Task):
-    """Full-batch cross entropy over all associations of a problem (section 3.2, empirical validation).
+def longer(problem: Problem, N: int, M: int) -> Problem:
+    """The problem padded to so many inputs and outputs."""
+    padded_to = ((problem.E, N), (problem.U, M), (problem.f, N))
+    return Problem(*(jnp.asarray(pad_rows(rows, n)) for rows, n in padded_to))
 
-    A problem may be padded, so that problems of nearly the same size share one compiled loop:
-    ``counted`` marks the true inputs, ``offered`` the true outputs.
-    """
+
+class StoreAssociations(Task):
+    """Full-batch cross entropy over all associations of a problem (section 3.2, empirical validation)."""
 
     problem: Problem
-    counted: Bool[Array, " N"]
-    offered: Bool[Array, " M"]
+    counted: Bool[Array, " N"]  # the true inputs
+    offered: Bool[Array, " M"]  # the true outputs
 
     @classmethod
     def of(cls, problem: Problem, *, pad: bool = True) -> "StoreAssociations":
         """The task of storing ``problem``, padded up to the next size of the grid."""
         n, m = (padded(problem.N), padded(problem.M)) if pad else (problem.N, problem.M)
-        E, U, f = pad_rows(problem.E, n), pad_rows(problem.U, m), pad_rows(problem.f, n)
-        longer = Problem(jnp.asarray(E), jnp.asarray(U), jnp.asarray(f))
-        return cls(longer, jnp.asarray(np.arange(n) < problem.N), jnp.asarray(np.arange(m) < problem.M))
+        return cls(longer(problem, n, m), jnp.asarray(np.arange(n) < problem.N), jnp.asarray(np.arange(m) < problem.M))
 
     def loss(self, model: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
         F = model(self.problem.E)
@@ -89,10 +123,7 @@ class StoreByFrequency(StoreAssociations):
 
 
 class RecallFacts(Task):
-    """Cross entropy on fresh prompts at each step; accuracy over every fact of the table (section 4.4).
-
-    The problem may be padded, so that tables of nearly the same size share one compiled loop.
-    """
+    """Cross entropy on fresh prompts at each step; accuracy over every fact of the table (section 4.4)."""
 
     questions: Questions
     batch: int = eqx.field(static=True)
@@ -102,10 +133,6 @@ class RecallFacts(Task):
         """The task of recalling the facts of ``problem``, padded to at least so many tokens and outputs."""
         check_positive(batch=batch)
         return cls(Questions.of(problem, columns=columns, n_outputs=n_outputs), batch)
-
-    @property
-    def d(self) -> int:
-        return self.questions.U.shape[1]
 
     def loss(self, model: Transformer, *, key: PRNGKeyArray) -> Float[Array, ""]:
         asked, (k_facts, k_prompts) = self.questions, jax.random.split(key)
@@ -117,3 +144,22 @@ class RecallFacts(Task):
     def accuracy(self, model: Transformer, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The share of all facts that are recalled, each from one prompt with fresh noise."""
         return self.questions.recalled(model, key=key).sum() / self.questions.prompts.n_facts
+
+
+class OnGrid(Task):
+    """Another task, asked of the model on a grid. Its gradient moves the weights behind it (straight through).
+
+    What is trained are these weights; what was learnt is `quantise` of them with the same grid.
+    """
+
+    task: Task
+    grid: Grid = eqx.field(static=True)
+
+    def loss(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        return self.task.loss(straight_through(model, self.grid), key=key)
+
+    def accuracy(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
+        return self.task.accuracy(straight_through(model, self.grid), key=key)
+
+    def observe(self, model: Any, *, key: PRNGKeyArray) -> dict[str, Array]:
+        return self.task.observe(straight_through(model, self.grid), key=key)

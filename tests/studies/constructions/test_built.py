@@ -32,7 +32,7 @@ def test_a_cell_finds_the_size_at_which_the_facts_are_recalled() -> None:
     result = json.loads(json.dumps(TINY.run()))
     assert result["status"] == "found"
     size = int(result["size"])
-    model, problem, _ = TINY.build(size, 0)
+    model, problem, *_ = TINY.build(size, 0)
     assert result["n_params"] == model.n_params == 4 * 8 * size
     assert result["facts"] == len(problem.table) == 16
     probes = dict(result["per_seed"][0]["probes"])

@@ -39,7 +39,7 @@ def matrices(model: Transformer) -> dict[str, np.ndarray]:
 def test_no_disturbance_gives_the_recall_of_the_model_as_built(name: str, nothing: float) -> None:
     result = dataclasses.replace(TINY, disturbance=name, amounts=(nothing,)).run()
     for seed, found in zip(TINY.seeds, result["per_seed"], strict=True):
-        model, problem, _ = TINY.built(seed)
+        model, problem, *_ = TINY.built(seed)
         by_hand = [
             fact_accuracy(model, problem, key=derive("disturbed prompts", seed, draw)) for draw in range(TINY.draws)
         ]
@@ -63,7 +63,7 @@ def test_huge_noise_leaves_chance(name: str) -> None:
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 8])
 def test_rounding_leaves_at_most_2_to_the_bits_levels_in_each_matrix(bits: int) -> None:
-    model, problem, _ = WITH_MLP.built(0)
+    model, problem, *_ = WITH_MLP.built(0)
     after, _ = rounded_weights(model, problem, float(bits), derive("unused"))
     for name, W in matrices(after).items():
         before = matrices(model)[name]
@@ -84,7 +84,7 @@ def test_more_bits_recall_more() -> None:
 
 
 def test_noise_of_the_weights_has_the_size_of_each_matrix_and_spares_none() -> None:
-    model, problem, _ = WITH_MLP.built(0)
+    model, problem, *_ = WITH_MLP.built(0)
     x = 0.25
     after, same = noisy_weights(model, problem, x, derive("noise"))
     twice, _ = noisy_weights(model, problem, 2 * x, derive("noise"))
@@ -100,7 +100,7 @@ def test_noise_of_the_weights_has_the_size_of_each_matrix_and_spares_none() -> N
 
 
 def test_noise_of_the_embeddings_moves_every_token_and_not_the_model() -> None:
-    model, problem, _ = TINY.built(0)
+    model, problem, *_ = TINY.built(0)
     x = 0.5
     same, moved = noisy_embeddings(model, problem, x, derive("noise"))
     g = (moved.phi - problem.phi) * math.sqrt(problem.d) / x

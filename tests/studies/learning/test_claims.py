@@ -13,7 +13,7 @@ import pytest
 from facthold.lab.cells import Cell
 from facthold.lab.registry import claim
 from facthold.studies.learning import fig5, stages
-from facthold.studies.learning.descents import LossCurve, PredictedStages
+from facthold.studies.learning.base import LossCurve, PredictedStages
 from facthold.studies.learning.flow_claims import sequential_cells
 from facthold.studies.learning.flows import Flow, Sequential
 

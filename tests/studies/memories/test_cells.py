@@ -16,10 +16,9 @@ from facthold.lab.cells import Cell
 from facthold.measure.recall import margins
 from facthold.memory.associations import Problem, seeded_problem
 from facthold.memory.embeddings import host_generator
-from facthold.studies.memories.capacity import Capacity
-from facthold.studies.memories.constructed import GradientStep, Stored
-from facthold.studies.memories.limits import OneHot
-from facthold.studies.memories.margins import Margins, Rounding, margin_samples
+from facthold.studies.memories.capacity import Capacity, Stored
+from facthold.studies.memories.claims import OneHot
+from facthold.studies.memories.margins import GradientStep, Margins, Rounding, margin_samples
 from facthold.theory.bounds import margin_variance
 
 SMALL = [

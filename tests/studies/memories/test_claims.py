@@ -8,8 +8,8 @@ import pytest
 from facthold.lab.figure import PRESETS
 from facthold.lab.registry import cells_of, claim, claims
 from facthold.studies.memories.capacity import Capacity
-from facthold.theory import noise
-from facthold.theory.bounds import LINEAR_CONSTANT, MLP_CONSTANT, guide, guide_mlp_fixed, margin_variance
+from facthold.theory import bounds
+from facthold.theory.bounds import LINEAR_CONSTANT, MLP_CONSTANT, MLP_FIXED_CONSTANT, guide, margin_variance
 
 Row = dict[str, Any]
 FIGURES = ("linear-trained-growth", "mlp-trained-growth", "fixed-outputs-growth")
@@ -26,10 +26,16 @@ def _law(row: Row) -> float:
     if row["method"].startswith("train:"):
         if row["map"] == "mod":
             return 2.0 * d
-        return guide_mlp_fixed(m, d) if row["M"] else guide(m * d, MLP_CONSTANT) if m else guide(d**2, LINEAR_CONSTANT)
+        return (
+            m * d / MLP_FIXED_CONSTANT
+            if row["M"]
+            else guide(m * d, MLP_CONSTANT)
+            if m
+            else guide(d**2, LINEAR_CONSTANT)
+        )
     if row["map"] == "mod":
-        return noise.two_outputs(d, row["goal"])
-    return noise.half_exact(d) if row["recall"] == "exact" else noise.half_recall(d, m)
+        return bounds.two_outputs(d, row["goal"])
+    return bounds.half_exact(d) if row["recall"] == "exact" else bounds.half_recall(d, m)
 
 
 def _capacity_rows(id: str, bend: Callable[[float, Row], float] = lambda N, row: N) -> list[Row]:

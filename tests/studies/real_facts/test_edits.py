@@ -1,18 +1,16 @@
 """Edits one after another: which facts they touch, what is counted, wider models, and what is refused."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-import facthold.knowledge.edit
 from facthold.facts.seeded import seeded_table
 from facthold.facts.table import FactTable
+from facthold.knowledge.model import Model
 from facthold.knowledge.tables import replaced
-from facthold.models.forward import Forward, table_prompts
-from facthold.models.judge import find_rows, judge_table
+from facthold.models.judge import judge_table
 from facthold.studies.real_facts.edits import FIGURE, Edits, random_edits
 
 TINY = Edits(counts=(1, 3), S=12, R=2, D=4)
@@ -40,13 +38,13 @@ def test_a_relation_with_one_answer_takes_one_of_the_table_and_further_right_ans
 
 def test_wider_models_have_wider_groups_the_same_attention_and_know_the_table() -> None:
     table = seeded_table("random", 12, 2, 4, 0)
-    narrow, problem, _ = TINY.gated(table)
-    wide, same, _ = TINY.gated(table, 2.0)
+    narrow, problem, *_ = TINY.gated(table)
+    wide, same, *_ = TINY.gated(table, 2.0)
     assert wide.m == 2 * narrow.m  # whole widths: nothing is rounded up
     np.testing.assert_array_equal(problem.phi, same.phi)
     for name in ("W_K", "W_Q", "W_V", "W_O"):
         np.testing.assert_array_equal(getattr(narrow, name), getattr(wide, name))
-    report = judge_table(Forward.of(wide, same), same, table_prompts(same, seed=5))
+    report = judge_table(wide, same, seed=5)
     assert report.recalled.all()
 
 
@@ -54,13 +52,13 @@ def test_the_counts_are_those_of_the_edits_by_hand(monkeypatch: pytest.MonkeyPat
     """Edits that do nothing to the weights: no edited fact gives its new answer, and no other is harmed."""
     seen = []
 
-    def idle(model, problem, subject, relation, answer, *, in_place):
+    def idle(known, subject, relation, answer, *, in_place):
         assert in_place == TINY.in_place
-        row = int(find_rows(problem.table, np.array([int(subject)]), np.array([int(relation)]))[0])
+        row = known.find_row(subject, relation, "")
         seen.append((row, int(answer)))
-        return SimpleNamespace(model=model, problem=replaced(problem, row, int(answer)))
+        return Model(known.model, replaced(known.problem, row, int(answer)))
 
-    monkeypatch.setattr(facthold.knowledge.edit, "edit", idle)
+    monkeypatch.setattr(Model, "edit", idle)
     found = TINY.run()
     assert seen == random_edits(seeded_table("random", 12, 2, 4, 0), 3, seed=0)
     assert found["accuracy"] == 1.0

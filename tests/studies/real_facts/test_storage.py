@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from facthold.knowledge.locate import DIRECT, MLP, Located, locate_all
-from facthold.models.forward import Forward, table_prompts
+from facthold.knowledge.model import Model
 from facthold.models.judge import judge_table
-from facthold.models.sizes import n_params, shape_of
+from facthold.models.sizes import Shape, shape_of
 from facthold.studies.real_facts.base import TRAINED
 from facthold.studies.real_facts.storage import FIGURE, PATHS, Storage, shares
 from known import attention_alone, countries, random_model
@@ -49,9 +49,9 @@ def test_shares_by_hand() -> None:
 @pytest.mark.parametrize("known", [countries, random_model, attention_alone])
 def test_the_paths_hold_the_whole_margin_between_them(known) -> None:
     model, problem = known()
-    found = shares(locate_all(model, problem))
+    found = shares(locate_all(Model(model, problem)))
     assert_allclose(found["direct"]["share"] + found["mlp"]["share"], 1, rtol=1e-9)
-    recalled = judge_table(Forward.of(model, problem), problem, table_prompts(problem)).recalled
+    recalled = judge_table(model, problem).recalled
     assert found["accuracy"] == recalled.mean()
 
 
@@ -84,7 +84,7 @@ def test_a_trained_cell_is_known_by_its_protocol_and_has_the_sizes_asked_for() -
     assert cell.training.futility is None
     assert dataclasses.replace(cell, protocol="transformer-short").key != cell.key
     found = cell.run()
-    assert found["n_params"] == n_params(**SIZE)
+    assert found["n_params"] == Shape(**SIZE).n_params
     assert found["accuracy"] > 0.5  # chance is 1/8
     assert_allclose(found["direct"]["share"] + found["mlp"]["share"], 1, rtol=1e-9)
 

@@ -6,7 +6,7 @@ import math
 import pytest
 from numpy.testing import assert_allclose
 
-import facthold.facts.real.base
+import facthold.facts.real
 import facthold.knowledge.build
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
@@ -15,8 +15,7 @@ from facthold.facts.table import FactTable, balanced_table
 from facthold.lab.api import figures_for
 from facthold.measure.bits import table_bits
 from facthold.studies.real_facts.base import RANDOM
-from facthold.studies.real_facts.table_size import TableSize, answer_nats
-from facthold.studies.real_facts.transfer import FIGURE, LAWS, WHOLE
+from facthold.studies.real_facts.transfer import FIGURE, LAWS, WHOLE, TableSize, answer_nats
 
 TINY = TableSize(S=12, R=2, D=4)
 REAL = TableSize(source="countries", S=8, seed=8)
@@ -75,10 +74,10 @@ def test_a_real_table_is_the_sample_of_its_source_and_its_spec_names_the_version
 def test_a_missing_package_is_the_line_of_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     before = REAL.key
     with monkeypatch.context() as without:
-        without.setattr(facthold.facts.real.base, "find_spec", lambda package: None)
+        without.setattr(facthold.facts.real, "find_spec", lambda package: None)
         with pytest.raises(FactholdError, match="the facts of countries need countryinfo and babel: pip install"):
             REAL.run()
-    monkeypatch.setattr(facthold.facts.real.base, "_version", lambda package: "0.0")
+    monkeypatch.setattr(facthold.facts.real, "version_of", lambda package: "0.0")
     assert REAL.key != before  # other facts, another cell
 
 
@@ -157,7 +156,7 @@ def test_what_has_no_meaning_is_refused(changes: dict, message: str) -> None:
 
 
 def test_without_the_packages_everything_else_is_still_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facthold.facts.real.base, "find_spec", lambda package: None)
+    monkeypatch.setattr(facthold.facts.real, "find_spec", lambda package: None)
     possible, left_out = figures_for((), "smoke", {})
     assert list(left_out) == ["transfer"]
     assert "need countryinfo and babel: pip install" in left_out["transfer"]

@@ -12,9 +12,8 @@ import pytest
 
 from facthold.lab.registry import claim, figure
 from facthold.models.transformer import Transformer
-from facthold.studies.transformers.fact_capacity import FactCapacity
+from facthold.studies.transformers.fact_capacity import FactAccuracy, FactCapacity
 from facthold.studies.transformers.fig4 import CLAIMED, Grid, cells, fits
-from facthold.studies.transformers.heatmap import FactAccuracy
 from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.train.engine import Run
 from facthold.train.protocols import PROTOCOLS
@@ -102,7 +101,7 @@ def test_the_paper_preset_is_the_whole_grid() -> None:
     ours = figure("fig4").cells(figure("fig4").grid("paper"))
     assert {cell.d for cell in ours} == {8, 11, 16, 22, 32, 45, 64, 90, 128, 181}  # type: ignore[attr-defined]
     assert len({(cell.alpha, cell.beta) for cell in ours}) == 25  # type: ignore[attr-defined]
-    assert all(cell.d_h >= 1 for cell in ours)  # type: ignore[attr-defined]
+    assert all(cell.sizes.d_h >= 1 for cell in ours)  # type: ignore[attr-defined]
 
 
 def rows(slope: float, constant: float) -> list[dict]:

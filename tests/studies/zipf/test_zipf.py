@@ -7,7 +7,7 @@ import pytest
 
 from facthold.construct.linear import outer_product
 from facthold.construct.readout import best_linear
-from facthold.facts.prompts import zipf
+from facthold.facts.problem import zipf
 from facthold.facts.seeded import seeded_table
 from facthold.measure.grids import GRID_BITS, SCALE_BITS
 from facthold.memory.associations import seeded_problem
@@ -161,7 +161,8 @@ def test_expected_slopes_are_those_of_their_laws() -> None:
     """Infinite N: k grows as B, and the loss as B^(1-alpha), to the order of 1 / k; a logarithm makes it flatter."""
     law, bits = power_law(math.inf, 1.5), [1e4, 1e5, 1e6]
     loss = [least_loss(B / 8, 128, law) for B in bits]
-    curve = Curve("outer-product", Law("alpha=1.5", -0.5, law, 128), [1, 2, 3], bits, loss, loss)
+    seeds = [{"n_params": i, "bits": B, "loss": x, "uncut": x} for i, (B, x) in enumerate(zip(bits, loss, strict=True))]
+    curve = Curve("outer-product", Law("alpha=1.5", -0.5, law, 128), "uncut", seeds)
     assert abs(curve.slope.slope + 0.5) < 0.01
     assert np.allclose(curve.expected(logarithm=False), loss, rtol=1e-6)
     flat = np.diff(np.log(curve.expected(logarithm=True))) / np.diff(np.log(bits))

@@ -4,20 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from facthold.lab import style
-from facthold.lab.cells import Cell
-from facthold.lab.claim import Claim, Judgement
+from facthold.lab import Cell, Claim, Figure, Judgement, Values, style
 from facthold.lab.fields import Count
-from facthold.lab.figure import Figure, Values
-from facthold.recipes import MemoryRecipe, fact_recipe, fact_recipes, memory_recipe
+from facthold.recipes import MemoryRecipe, fact_recipe, memory_recipe
 from facthold.recipes.base import LINEAR, MLP
 from facthold.studies.bits.fact_bits import ROOMIER, TRAINED, FactBits
-from facthold.studies.bits.memory_bits import ALL, ARGMAX, GOALS, PAPER, SIGNS, WRITTEN, MemoryBits, best, efficiencies
+from facthold.studies.bits.memory_bits import ALL, ARGMAX, PAPER, SIGNS, WRITTEN, MemoryBits, best, efficiencies
+from facthold.studies.constructions.built import constructions
 from facthold.studies.judging import at_preset
 from facthold.studies.memories.capacity import storing_recipes
 
-LANGUAGE_MODELS = 2.0
-"""Bits of knowledge per parameter in large language models, of one table that is learned well (Allen-Zhu and Li)."""
+LANGUAGE_MODELS = 2.0  # bits of knowledge per parameter, of one table that is learned well (Allen-Zhu and Li)
 PLAIN = "outer-product, as corollary 2 counts"
 OUTER, OUTER_SIGNS = "outer-product", "outer-product, read by signs"
 LOADS = (0.4, 0.55, 0.7, 0.85, 1.0)
@@ -96,9 +93,8 @@ def _group(recipe: MemoryRecipe) -> str | None:
 
 def _transformers(grid: Grid) -> Iterator[Cell]:
     common: dict[str, Any] = {"D": grid.D, "seeds": tuple(range(grid.n_seeds))}
-    built = [recipe for recipe in fact_recipes().values() if recipe.build is not None]
-    narrow = grid.narrow or [recipe.name for recipe in built if recipe.place == "beyond"]
-    wide = [recipe.name for recipe in built if recipe.place != "beyond"]
+    narrow = grid.narrow or [name for name, recipe in constructions().items() if recipe.place == "beyond"]
+    wide = [name for name, recipe in constructions().items() if recipe.place != "beyond"]
     for names, tables in ((narrow, grid.tables), (wide, grid.wide_tables)):
         for name in names:
             for S in tables:
@@ -158,13 +154,12 @@ def draw_counts(
     """Efficiencies of one recipe by x(row, point): all weights, and dotted and open those that are written alone."""
     looks: dict[str, dict[str, Any]] = {ALL: {"label": label}, WRITTEN: {"linestyle": ":", "markerfacecolor": "white"}}
     for count, look in looks.items():
-        xy = [(x(r, p), p["efficiency"]) for r in rows if (p := best(r, count=count))]
-        style.points(axes, xy, number, **look)
+        style.points(axes, [(x(r, p), p["efficiency"]) for r in rows if (p := best(r, count))], number, **look)
 
 
-def ranking(rows: Sequence[Values], goal: float = GOALS[0], count: str = ALL) -> list[tuple[str, float, int]]:
+def ranking(rows: Sequence[Values], count: str = ALL) -> list[tuple[str, float, int]]:
     """Each recipe with its best efficiency and the number of sizes that were measured, the best recipe first."""
-    measured = efficiencies(rows, name_of, goal, count)
+    measured = efficiencies(rows, name_of, count)
     return sorted(((name, max(values), len(values)) for name, values in measured.items()), key=lambda entry: -entry[1])
 
 
@@ -172,7 +167,7 @@ def says(rows: Sequence[Values]) -> list[str]:
     """The recipes by their best efficiency at 99%, all weights counted."""
     ranked = ranking(rows)
     top = {name: value for name, value, _ in ranked}
-    written = {name: value for name, value, _ in ranking(rows, count=WRITTEN)}
+    written = {name: value for name, value, _ in ranking(rows, WRITTEN)}
     lines = []
     for name, value, n in ranked:
         also = f"; {written[name]:.1%} without weights that do not depend on the facts" if name in written else ""
@@ -197,11 +192,10 @@ FIGURE = Figure(
 )  # fmt: skip
 
 TIMES = 10.0
-CLAIMED: dict[str, tuple[tuple[str, ...], dict[str, Sizes]]] = {
+CLAIMED: dict[str, tuple[tuple[str, ...], dict[str, Sizes]]] = {  # recipes and d, by how outputs are read
     ARGMAX: ((PAPER, OUTER), {"smoke": (16, 24, 32), "quick": (32, 64, 128)}),
     SIGNS: ((OUTER, "one-bit"), {"smoke": (32, 48, 64), "quick": (64, 128, 256), "paper": (64, 128, 256, 512)}),
 }
-"""The recipes and d of the claim, by how outputs are read."""
 
 
 def claim_cells(preset: str) -> list[Cell]:

@@ -1,13 +1,14 @@
 """The fact-bits cell: the fewest bits in which a transformer knows a random table of facts, built or trained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
 from facthold.facts.seeded import seeded_recall, variant
-from facthold.lab.cells import TableCell
+from facthold.lab import TableCell
 from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Whole
 from facthold.measure.grids import MOST_LEVELS, SEARCH, Grid
 from facthold.models.sizes import Shape, shape_of
@@ -26,8 +27,7 @@ TRAINED = "trained"
 CHOSEN = (4, 16)  # prompts of each fact that a grid is chosen by; a fact counts where it is right in all of them
 JUDGED = 4  # fresh prompts of each fact, by which the choice is judged in the same way
 TOLERANCE = 0.1  # relative width at which the search for the smallest construction ends
-ROOMIER = 1.5
-"""Figures give models that are trained on a grid so many times the parameters: they learn fewer facts per parameter."""
+ROOMIER = 1.5  # models trained on a grid get so many times the parameters: they learn fewer facts per parameter
 CLIP = 2.5  # where the grids of training end, in root mean squares of the weights
 
 
@@ -36,9 +36,8 @@ def asked_often(problem: "FactualRecall", seed: int) -> "Recall":
     from facthold.measure.fact_recall import always_right
     from facthold.measure.quantise import Recall
 
-    def ask(what: str, draws: int) -> "Callable[[Transformer], float]":
-        key = derive(what, seed, draws)
-        return lambda model: always_right(model, problem, key=key, draws=draws)
+    def ask(what: str, draws: int) -> Callable[..., float]:
+        return partial(always_right, problem=problem, key=derive(what, seed, draws), draws=draws)
 
     return Recall([ask("bits", draws) for draws in CHOSEN], ask("judge bits", JUDGED))
 
@@ -58,8 +57,7 @@ class FactBits(TableCell, BitsCell):
     alpha: Positive = 1.0
     beta: Annotated[float, Between(least=0)] = 4.0
     H: Count = 8  # of trained models: H d_h = alpha d and m = beta d
-    levels: Whole = 0
-    """Trained models only: every weight is on a grid of so many levels during training; 0: rounded afterwards."""
+    levels: Whole = 0  # of the grid that trained models are on during training; 0: they are rounded afterwards
     protocol: Annotated[str, OneOf(PROTOCOLS)] = "transformer-short"
 
     def __post_init__(self) -> None:
@@ -87,8 +85,7 @@ class FactBits(TableCell, BitsCell):
         n = len(self.rooms) * len(self.seeds)
         if self.model != TRAINED:
             return n * (4 + self.n_facts / 60)
-        d, H, d_h, m = self.trained_shape(max(self.rooms))
-        step = step_seconds(d=d, Hd_h=H * d_h, m=m, S=self.S, R=self.R, A=self.R * self.D)
+        step = step_seconds(self.trained_shape(max(self.rooms)), self.S, self.R, self.D)
         return n * len(self.training.lrs or (self.training.lr,)) * self.training.steps * step
 
     def trained_shape(self, room: float) -> Shape:
@@ -98,37 +95,34 @@ class FactBits(TableCell, BitsCell):
     def outputs(self, facts: int) -> int:
         return self.D
 
-    def points(self, seed: int) -> list[Point]:
+    def points(self, seed: int) -> Iterator[Point]:
         return self._trained(seed) if self.model == TRAINED else self._built(seed)
 
-    def _trained(self, seed: int) -> list[Point]:
+    def _trained(self, seed: int) -> Iterator[Point]:
         """One model for each room, the better of the protocol's learning rates."""
         from facthold.train.race import train
 
         grid = Grid(self.levels, clip=CLIP) if self.levels else None
-        points = []
         for shape in map(self.trained_shape, self.rooms):
             problem = seeded_recall(self.facts(seed), shape.d, seed, "code")
             best = train(problem, shape, self.training, seed, rule="final", grid=grid)
-            points.append(self._point(best.model, problem, seed, len(best.runs)))
-        return points
+            yield self._point(best.model, problem, seed, len(best.runs))
 
-    def _built(self, seed: int) -> list[Point]:
+    def _built(self, seed: int) -> Iterator[Point]:
         """The smallest construction that recalls all, and larger ones."""
         search = BuiltSize.of(self, builder=self.model, goal=1.0, tolerance=TOLERANCE, seeds=(seed,))
         found = search.run()
         if found["size"] is None:
-            return [nothing(self.n_facts, seed, found["status"])]
+            yield nothing(self.n_facts, seed, found["status"])
+            return
         probes = sum(len(one["probes"]) for one in found["per_seed"])
-        points = []
         for size in sorted({round(room * found["size"]) for room in self.rooms}):
             try:
                 model, problem, *_ = search.build(size, seed)
             except (FactholdError, ValueError) as error:  # too large for what d allows
-                points.append(nothing(self.n_facts, seed, f"{fact_recipe(self.model).size}={size}: {error}"))
+                yield nothing(self.n_facts, seed, f"{fact_recipe(self.model).size}={size}: {error}")
             else:
-                points.append(self._point(model, problem, seed, 1 + probes))
-        return points
+                yield self._point(model, problem, seed, 1 + probes)
 
     def _point(self, model: "Transformer", problem: "FactualRecall", seed: int, made: int) -> Point:
         """``made``: models that were made before this one was taken."""

@@ -1,18 +1,18 @@
 """The fewest bits of a model at each goal, beside the fewest that any model needs: in general, and for a memory."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from operator import itemgetter
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from facthold._util.errors import FactholdError, check_fits, unknown
 from facthold._util.keys import derive
+from facthold.lab import Cell, Result, Values
 from facthold.lab.accounts import Account
-from facthold.lab.cells import Cell, Result
 from facthold.lab.fields import Each, OneOf, Positive, Seeds, Shares
-from facthold.lab.figure import Values
 from facthold.measure.grids import LADDER, SEARCH
 from facthold.recipes import make_memory, memory_recipes, train_memory
 from facthold.recipes.base import LINEAR
@@ -26,14 +26,11 @@ if TYPE_CHECKING:
 
 GOALS = (0.99, 1.0)
 ALL, WRITTEN = "all", "written"  # counts: every weight, or only those that depend on the facts; see `measure.quantise`
-Point = dict[str, Any]
-"""One model that was rounded: facts, seed, recall, used (a row for each goal and count), tried and status."""
-PAPER = "quantised"
-"""The outer product on the grid of corollary 2, with the bits that the paper counts: log2(16 N d) per weight."""
-ARGMAX, SIGNS = "argmax", "signs"
-"""How an output is read: the nearest of M = N random outputs, or one of all M = 2^d sign vectors."""
-LONG = 2**13
-"""Steps for which memories are trained whose weights are rounded afterwards: margins go on growing after recall."""
+T = TypeVar("T")
+Point = dict[str, Any]  # one rounded model: facts, seed, recall, used (a row for each goal and count), tried, status
+PAPER = "quantised"  # the outer product on corollary 2's grid, with the paper's log2(16 N d) bits per weight
+ARGMAX, SIGNS = "argmax", "signs"  # an output is the nearest of M = N random ones, or one of all 2^d sign vectors
+LONG = 2**13  # steps of training memories that are rounded afterwards: margins go on growing after recall
 MOST_SIGNS = 1000
 
 
@@ -45,7 +42,7 @@ class BitsCell(Cell):
     seeds: Seeds = (0,)
 
     @abstractmethod
-    def points(self, seed: int) -> list[Point]:
+    def points(self, seed: int) -> Iterable[Point]:
         """The models of a seed."""
 
     @abstractmethod
@@ -56,12 +53,9 @@ class BitsCell(Cell):
         """The best row of all points for each goal and count, and how many models were made or asked to find it."""
         points = [point for seed in self.seeds for point in self.points(seed)]
         rows = [row | {key: point[key] for key in ("facts", "seed")} for point in points for row in point["used"]]
-        top: dict[tuple[float, str], Point] = {}
-        for row in rows:
-            key = (row["goal"], row["count"])
-            if key not in top or row["efficiency"] > top[key]["efficiency"]:
-                top[key] = row
-        return {"best": list(top.values()), "tried": sum(point["tried"] for point in points), "points": points}
+        of, efficiency = itemgetter("goal", "count"), itemgetter("efficiency")
+        best = [max((row for row in rows if of(row) == key), key=efficiency) for key in dict.fromkeys(map(of, rows))]
+        return {"best": best, "tried": sum(point["tried"] for point in points), "points": points}
 
     def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
         return [
@@ -85,8 +79,7 @@ class BitsCell(Cell):
             for goal in self.goals:
                 fewest = judged_bits(model, recall, goal, fixed=left_out, ladder=(levels,) if levels else LADDER)
                 tried += fewest.tried
-                q = fewest.quantised
-                if q is not None:
+                if (q := fewest.quantised) is not None:
                     row = self.row(goal, q.bits, fewest.recall, facts, q.n_weights) | {"scale_bits": q.scale_bits}
                     levels_of = {name: grid.levels for name, grid in q.grids.items()}
                     scales = next(iter(q.grids.values())).scales
@@ -108,18 +101,16 @@ def nothing(facts: int, seed: int, status: str) -> Point:
     return {"facts": facts, "seed": seed, "recall": 0.0, "used": [], "tried": 1, "status": status}
 
 
-def best(row: Values, goal: float = GOALS[0], count: str = ALL) -> Values | None:
-    """The best measured point of a cell; None where there is none, or where no weight is fixed and all are written."""
-    return next((point for point in row["best"] if (point["goal"], point["count"]) == (goal, count)), None)
+def best(row: Values, count: str = ALL) -> Values | None:
+    """The best point of a cell at 99%; None where there is none, or where no weight is fixed and all are written."""
+    return next((point for point in row["best"] if (point["goal"], point["count"]) == (GOALS[0], count)), None)
 
 
-def efficiencies(
-    rows: Sequence[Values], name: Callable[[Values], Any], goal: float = GOALS[0], count: str = ALL
-) -> dict[Any, list[float]]:
+def efficiencies(rows: Sequence[Values], name: Callable[[Values], T], count: str = ALL) -> dict[T, list[float]]:
     """The efficiencies of the rows that have one, by a name of theirs."""
-    by_name: dict[Any, list[float]] = {}
+    by_name: dict[T, list[float]] = {}
     for row in rows:
-        if point := best(row, goal, count):
+        if point := best(row, count):
             by_name.setdefault(name(row), []).append(point["efficiency"])
     return by_name
 
@@ -142,8 +133,7 @@ class MemoryBits(MemoryCell, BitsCell):
     kind: ClassVar[str] = "memory-bits"
 
     reading: Annotated[str, OneOf((ARGMAX, SIGNS))] = ARGMAX
-    loads: Annotated[tuple[float, ...], Each(Positive)] = (0.5, 0.7, 1.0)
-    """N, as multiples of a guess at what the recipe stores."""
+    loads: Annotated[tuple[float, ...], Each(Positive)] = (0.5, 0.7, 1.0)  # N, as multiples of the recipe's guess
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,7 +153,6 @@ class MemoryBits(MemoryCell, BitsCell):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The fields, how many associations there are, and all that the weights and the search depend on."""
         Ns = [self.N(load) for load in self.loads]
         return super().spec | {"N": Ns, "search": SEARCH} | ({"way": self.made_by} if self.made_by else {})
 
@@ -183,9 +172,8 @@ class MemoryBits(MemoryCell, BitsCell):
     def problem(self, N: int, seed: int) -> "Problem":
         from facthold.memory.associations import seeded_problem
 
-        if self.reading == SIGNS:
-            return sign_problem(N, seed, self.d)
-        return seeded_problem(N, seed, self.d, map="uniform")
+        signs = self.reading == SIGNS
+        return sign_problem(N, seed, self.d) if signs else seeded_problem(N, seed, self.d, map="uniform")
 
     def make(self, problem: "Problem", seed: int) -> "Memory":
         """Training does not end at recall: what is rounded needs margins."""
@@ -215,7 +203,7 @@ class MemoryBits(MemoryCell, BitsCell):
             return nothing(N, seed, str(error))
         recall = read(memory, problem)
         if self.method == PAPER:
-            bits = quantised(problem).total_bits
+            bits = quantised(problem).bits_per_weight * memory.n_params
             used, tried = [self.row(g, bits, recall, N, memory.n_params) for g in self.goals if recall >= g], 1
         else:
             ask = lambda model: read(model, problem)  # noqa: E731

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from facthold.lab import style
-from facthold.lab.cells import Cell
+from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Count
-from facthold.lab.figure import Figure, Values
 from facthold.studies.bits.efficiency import draw_counts
 from facthold.studies.bits.fact_bits import ROOMIER, TRAINED, FactBits
 from facthold.studies.bits.memory_bits import GOALS, best
@@ -27,8 +25,7 @@ class Grid:
     answers: tuple[int, ...]  # other D
     sides: tuple[tuple[int, int], ...]  # other (S, R) with as many facts
     shapes: tuple[tuple[float, float], ...]  # other (alpha, beta) of trained models
-    levels: tuple[int, ...]
-    """Grids that models are trained on besides being rounded afterwards. Without any, nothing is trained."""
+    levels: tuple[int, ...]  # grids that models are trained on, besides being rounded afterwards; none: no training
     rooms: tuple[float, ...] = (1.5, 2.2)
     protocol: str = "transformer-short"
     n_seeds: Count = 1

@@ -3,26 +3,26 @@ smallest size that is enough."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import numpy as np
+
 from facthold._util.keys import derive
+from facthold.facts.problem import FactualRecall
 from facthold.facts.seeded import SEQUENCE, seeded_recall
-from facthold.facts.table import TABLES
+from facthold.facts.table import TABLES, FactTable, random_share
+from facthold.lab import Result, TableCell
 from facthold.lab.accounts import FLOAT_BITS, Account
-from facthold.lab.cells import Result, TableCell
 from facthold.lab.fields import Between, Count, OneOf, Seeds, Share, Whole
-from facthold.measure.capacity import FOUND
-from facthold.recipes import build_facts, fact_recipe, fact_recipes
+from facthold.measure.capacity import FOUND, spread
+from facthold.recipes import fact_recipe, fact_recipes
 from facthold.recipes.base import FactRecipe, Made, Sizes
 from facthold.studies.smallest import ConstructionSize, Trial
 from facthold.theory.limits_facts import no_bound
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from facthold.facts.problem import FactualRecall
-    from facthold.facts.table import FactTable
     from facthold.models.transformer import Transformer
 
 RIVALS = 6  # outputs that are kept beside the answer: those with the highest scores
@@ -36,16 +36,14 @@ def constructions() -> Mapping[str, FactRecipe]:
 Construction = Annotated[str, OneOf(constructions)]  # the name of one of them
 
 
-def built(name: Construction, table: "FactTable", seed: int, *, d: int, T: int = SEQUENCE, **sizes: int) -> Made:
+def built(name: Construction, table: FactTable, seed: int, *, d: int, T: int = SEQUENCE, **sizes: int) -> Made:
     """The transformer that a construction makes for a table, with embeddings of this seed, in the variant 'text'."""
     problem = seeded_recall(table, d, seed, T=T)
-    return Made(build_facts(fact_recipe(name), problem, Sizes(**sizes), seed), problem)
+    return Made(fact_recipe(name).construct(problem, Sizes(**sizes), seed), problem)
 
 
-def share_of(table: "FactTable", share: float, seed: int) -> "FactTable":
+def share_of(table: FactTable, share: float, seed: int) -> FactTable:
     """A random share of a table, of this seed."""
-    from facthold.facts.table import random_share
-
     return table if share == 1 else random_share(table, share, key=derive("share", seed, share))
 
 
@@ -68,8 +66,8 @@ class BuiltCell(TableCell):
 
     def built(self, seed: int, share: float = 1.0, T: int = SEQUENCE) -> Made:
         """The model of this seed, for its table or a share of it, with the problem that it was built for."""
-        sizes = {"d": self.d, "d_h": self.d_h, "m": self.m, "per_head": self.per_head}
-        return built(self.builder, share_of(self.facts(seed), share, seed), seed, T=T, **sizes)
+        table = share_of(self.facts(seed), share, seed)
+        return built(self.builder, table, seed, T=T, d=self.d, d_h=self.d_h, m=self.m, per_head=self.per_head)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,32 +131,26 @@ class BuiltSize(ConstructionSize):
         """About ten builds per seed, some of them compiled for the first time."""
         return len(self.seeds) * (4 + self.n_facts / 100)
 
-    def table(self, seed: int) -> "FactTable":
+    def table(self, seed: int) -> FactTable:
         return share_of(self.facts(seed, self.table_kind), self.share, seed)
 
     def build(self, size: int, seed: int) -> Made:
         """The model of this size, and what it should know."""
-        sizes = {"d": self.d, "per_head": self.per_head} | {self.searched: size}
-        return built(self.builder, self.table(seed), seed, **sizes)
+        return built(
+            self.builder, self.table(seed), seed, **{"d": self.d, "per_head": self.per_head, self.searched: size}
+        )
 
     def run(self) -> Result:
-        searches = [
-            {"seed": seed} | self.search_size(lambda size, seed=seed: self._try(size, seed))  # type: ignore[misc]
-            for seed in self.seeds
-        ]
+        searches: list[Result] = [{"seed": seed} | self.search_size(partial(self._try, seed)) for seed in self.seeds]
         statuses = sorted({search["status"] for search in searches} - {FOUND})
-
-        def over_seeds(name: str, summary: Any = fmean) -> Any:
-            return None if statuses else summary(search[name] for search in searches)
-
+        names = {"n_params": "n_params", "Hd_h": "Hd_h", "md": "md", "smallest_margin": "margin"}
+        means = {name: None if statuses else fmean(search[of] for search in searches) for name, of in names.items()}
         return {
             "status": ", ".join(statuses) or FOUND, "facts": len(self.table(self.seeds[0])),
-            "size": over_seeds("size"), "size_min": over_seeds("size", min), "size_max": over_seeds("size", max),
-            "n_params": over_seeds("n_params"), "Hd_h": over_seeds("Hd_h"), "md": over_seeds("md"),
-            "smallest_margin": over_seeds("margin"), "per_seed": searches,
+            **spread("size", [search["size"] for search in searches]), **means, "per_seed": searches,
         }  # fmt: skip
 
-    def _try(self, size: int, seed: int) -> Trial:
+    def _try(self, seed: int, size: int) -> Trial:
         model, margins = ask(self.build(size, seed), seed, self.draws)
         recalled = (margins > 0).all(axis=0) if self.goal == 1 else margins > 0
         about = {
@@ -189,11 +181,10 @@ class Attended(BuiltCell):
 
     def run(self) -> Result:
         import jax.numpy as jnp
-        import numpy as np
 
         from facthold.facts.prompts import Prompts
 
-        model, problem, _ = self.built(self.seed, T=self.T)
+        model, problem, *_ = self.built(self.seed, T=self.T)
         prompts = Prompts.of(problem.table, T=self.T, n_noise=problem.n_noise)
         tokens = np.asarray(prompts.sequences(jnp.asarray([self.fact]), key=derive("prompt", self.seed)))[0]
         X = jnp.asarray(problem.phi[tokens])[None]
@@ -215,7 +206,7 @@ class Attended(BuiltCell):
         }  # fmt: skip
 
 
-def _name(problem: "FactualRecall", token: int) -> str:
+def _name(problem: FactualRecall, token: int) -> str:
     """A token as figure 3 writes it."""
     for kind, size in (("s", problem.table.S), ("r", problem.table.R), ("n", problem.n_noise)):
         if token < size:

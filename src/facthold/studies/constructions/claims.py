@@ -6,10 +6,7 @@ from functools import partial
 from statistics import fmean, median
 from typing import Any
 
-from facthold.lab.cells import Cell
-from facthold.lab.claim import Claim, Judgement
-from facthold.lab.figure import Values
-from facthold.lab.registry import cells_of
+from facthold.lab import Cell, Claim, Judgement, Values, cells_of
 from facthold.measure.scaling import fit_exponent
 from facthold.studies.constructions.built import BuiltRecall, BuiltSize
 from facthold.studies.judging import at_preset, interval, not_found

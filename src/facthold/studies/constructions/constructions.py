@@ -5,10 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from facthold.lab import style
-from facthold.lab.cells import Cell
+from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Count
-from facthold.lab.figure import Figure, Values
 from facthold.measure.scaling import Fit
 from facthold.studies.constructions.built import Attended, BuiltSize, constructions
 from facthold.studies.judging import columns, constant, facts, grouped, n_params

@@ -10,11 +10,10 @@ import numpy as np
 
 from facthold._util.errors import check_positive
 from facthold._util.keys import derive, fold
-from facthold.lab import style
+from facthold.facts.problem import FactualRecall
+from facthold.lab import Cell, Figure, Result, Values, style
 from facthold.lab.accounts import FLOAT_BITS, Account
-from facthold.lab.cells import Cell, Result
 from facthold.lab.fields import Between, Count, Each, OneOf, Seeds
-from facthold.lab.figure import Figure, Values
 from facthold.measure.grids import grid_of_bits
 from facthold.recipes import fact_recipe
 from facthold.studies.constructions.built import BuiltCell, constructions
@@ -22,14 +21,12 @@ from facthold.studies.constructions.built import BuiltCell, constructions
 if TYPE_CHECKING:
     from jaxtyping import PRNGKeyArray
 
-    from facthold.facts.problem import FactualRecall
     from facthold.models.transformer import Transformer
 
-    Built = tuple[Transformer, FactualRecall]
-    """A model, and the problem that it is asked."""
+    Built = tuple[Transformer, FactualRecall]  # a model, and the problem that it is asked
 
 
-def noisy_embeddings(model: "Transformer", problem: "FactualRecall", x: float, key: "PRNGKeyArray") -> "Built":
+def noisy_embeddings(model: "Transformer", problem: FactualRecall, x: float, key: "PRNGKeyArray") -> "Built":
     """phi + x g / sqrt(d) with g ~ N(0, I), for every token: subjects, relations, noise, EOS and the outputs.
 
     One draw per token, not per occurrence: the vocabulary has moved since the model was built.
@@ -40,7 +37,7 @@ def noisy_embeddings(model: "Transformer", problem: "FactualRecall", x: float, k
     return model, replace(problem, phi=(problem.phi + x * g / math.sqrt(problem.d)).astype(np.float32))
 
 
-def noisy_weights(model: "Transformer", problem: "FactualRecall", x: float, key: "PRNGKeyArray") -> "Built":
+def noisy_weights(model: "Transformer", problem: FactualRecall, x: float, key: "PRNGKeyArray") -> "Built":
     """Every weight matrix, of each head its own, with Gaussian noise: x times its root mean square, in all entries."""
     import jax
     import jax.numpy as jnp
@@ -56,14 +53,14 @@ def noisy_weights(model: "Transformer", problem: "FactualRecall", x: float, key:
     return jax.tree.unflatten(structure, noisy), problem
 
 
-def rounded_weights(model: "Transformer", problem: "FactualRecall", bits: float, key: "PRNGKeyArray") -> "Built":
+def rounded_weights(model: "Transformer", problem: FactualRecall, bits: float, key: "PRNGKeyArray") -> "Built":
     """Every weight matrix, of each head its own, rounded to so many bits; nothing is drawn."""
     from facthold.measure.quantise import quantise
 
     return quantise(model, grid_of_bits(int(bits))).model, problem
 
 
-def longer_prompts(model: "Transformer", problem: "FactualRecall", T: float, key: "PRNGKeyArray") -> "Built":
+def longer_prompts(model: "Transformer", problem: FactualRecall, T: float, key: "PRNGKeyArray") -> "Built":
     """Prompts of length T, drawn where they are asked. The weights stay those that were built for another length."""
     return model, replace(problem, T=int(T))
 
@@ -76,11 +73,6 @@ class Disturbance(NamedTuple):
     title: str
     x: str
     whole: bool = False  # whether amounts are whole numbers
-
-    def check(self, amount: float) -> None:
-        self.allowed.check("amounts", amount)
-        if self.whole and not amount.is_integer():
-            raise ValueError(f"amounts={amount} must be a whole number")
 
 
 DISTURBANCES = {
@@ -105,11 +97,7 @@ class Robustness(BuiltCell):
     version: ClassVar[int] = 2
 
     disturbance: Annotated[str, OneOf(DISTURBANCES)]
-    amounts: Annotated[tuple[int | float, ...], Each(float)]
-    """Relative size of the noise, bits per weight, or T; kept as floats, so that 8 and 8.0 are one cell."""
-    S: Count = 16
-    R: Count = 16
-    D: Count = 8
+    amounts: Annotated[tuple[int | float, ...], Each(float)]  # of noise (relative), bits or T; 8 and 8.0 are one cell
     draws: Count = 1
     seeds: Seeds = (0, 1, 2)
 
@@ -119,7 +107,9 @@ class Robustness(BuiltCell):
         check_positive(**{size: getattr(self, size)})
         object.__setattr__(self, "amounts", tuple(float(amount) for amount in self.amounts))
         for amount in self.amounts:
-            DISTURBANCES[self.disturbance].check(amount)
+            DISTURBANCES[self.disturbance].allowed.check("amounts", amount)
+            if DISTURBANCES[self.disturbance].whole and amount % 1:
+                raise ValueError(f"amounts={amount} must be a whole number")
 
     @property
     def cost(self) -> float:
@@ -141,7 +131,7 @@ class Robustness(BuiltCell):
     def _one(self, seed: int) -> Result:
         from facthold.measure.fact_recall import fact_accuracy
 
-        model, problem, _ = self.built(seed)
+        model, problem, *_ = self.built(seed)
         disturb = DISTURBANCES[self.disturbance].apply
 
         def share(amount: float | None, draw: int) -> float:

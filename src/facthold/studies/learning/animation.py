@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from facthold.facts.formats import shorten
+from facthold.lab import style
 from facthold.lab.style import COLOURS, GUIDE
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from facthold.dynamics.watching import Watching
 
 FRAMES, PER_SECOND, AT_END = 48, 5, 8  # pictures at most, pictures per second, and how often the last is shown
@@ -39,7 +38,7 @@ def animation(watching: "Watching", name: str) -> bytes:
         return file.read_bytes()
 
 
-def _picture(watching: "Watching", name: str) -> "tuple[Figure, Callable[[int], None]]":
+def _picture(watching: "Watching", name: str) -> "tuple[style.Canvas, Callable[[int], None]]":
     """Made once; a frame, shown by the number of its looks, only changes its lines and texts."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -68,9 +67,9 @@ def _picture(watching: "Watching", name: str) -> "tuple[Figure, Callable[[int], 
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     axes.spines[["top", "right"]].set_visible(False)
     answers = []
-    for i, question in enumerate(watching.questions):
+    for i, question in enumerate(watching.texts):
         y = height * (1 - (i + 0.5) / len(watching.questions)) + 0.01
-        canvas.text(0.09, y, f"{shorten(question.text, WIDEST)}?", fontsize=11, va="center", parse_math=False)
+        canvas.text(0.09, y, f"{shorten(question, WIDEST)}?", fontsize=11, va="center", parse_math=False)
         answers.append(canvas.text(0.5, y, "", fontsize=11, va="center", parse_math=False))
 
     def show(n: int) -> None:

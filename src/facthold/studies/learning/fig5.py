@@ -1,21 +1,13 @@
 """Figure 5: a model first gives any answer, then any answer of the relation, then the fact."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from facthold.lab import style
-from facthold.lab.cells import Cell
+from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Count, Positive, Seeds
-from facthold.lab.figure import Figure, Values
-from facthold.studies.learning.descents import LossCurve, PredictedStages, alpha, panes
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+from facthold.studies.learning.base import LossCurve, PredictedStages, Rows, alpha, panes
 
 LINES = {"relation_loss": "relation-only", "subject_loss": "subject-only", "loss": "total"}
 STAGES = ("stage 1:\nstart", "stage 2:\nhallucination", "stage 3:\nconvergence")
@@ -57,7 +49,7 @@ def cells(grid: Grid) -> list[Cell]:
     ]
 
 
-def plot(rows: Sequence[Values]) -> "Canvas":
+def plot(rows: Rows) -> "style.Canvas":
     canvas, (left, right) = style.panels(2, width=6.0, height=4.4)
     linear, predicted, softmax = panes(rows)
     if linear is not None:
@@ -68,14 +60,13 @@ def plot(rows: Sequence[Values]) -> "Canvas":
         shown = t <= linear["steps"]
         left.plot(t[shown], np.array(predicted["curves"]["loss"])[shown], color="black", linestyle=(0, (1, 1.6)),
                   linewidth=1.6, label="total, predicted", zorder=4)  # fmt: skip
-    for i, r in enumerate(softmax):
-        if i == 0:
-            start = f"(d = {r['d']}, starts at 0, learning rate {r['lr']:g})"
-            _pane(right, r, f"softmax attention, random embeddings\n{start}")
-        else:
-            label = "total, other seeds" if i == 1 else None
-            right.plot(_steps(r), r["curves"]["loss"], color=style.COLOURS[2], linewidth=0.8, alpha=0.5, zorder=2,
-                       label=label)  # fmt: skip
+    for r in softmax[:1]:
+        start = f"(d = {r['d']}, starts at 0, learning rate {r['lr']:g})"
+        _pane(right, r, f"softmax attention, random embeddings\n{start}")
+    for i, r in enumerate(softmax[1:]):
+        steps = np.array(r["curves"]["t"]) / r["lr"]
+        right.plot(steps, r["curves"]["loss"], color=style.COLOURS[2], linewidth=0.8, alpha=0.5, zorder=2,
+                   label=None if i else "total, other seeds")  # fmt: skip
     for axes in (left, right):
         if axes.lines:
             axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.76))
@@ -84,9 +75,10 @@ def plot(rows: Sequence[Values]) -> "Canvas":
     return canvas
 
 
-def _pane(axes: "Axes", row: Values, title: str) -> None:
+def _pane(axes: "style.Axes", row: Values, title: str) -> None:
+    steps = np.array(row["curves"]["t"]) / row["lr"]
     for i, (name, label) in enumerate(LINES.items()):
-        axes.plot(_steps(row), row["curves"][name], color=style.COLOURS[i], linewidth=1.8, label=label, zorder=3)
+        axes.plot(steps, row["curves"][name], color=style.COLOURS[i], linewidth=1.8, label=label, zorder=3)
     levels = {r"$\ln\,|A|$": row["levels"]["start"], r"mean entropy of $p^*(a\,|\,r)$": row["levels"]["relation"]}
     for label, level in levels.items():
         axes.axhline(level, **style.GUIDE | {"linewidth": 0.8})
@@ -98,7 +90,7 @@ def _pane(axes: "Axes", row: Values, title: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _mark_stages(axes: "Axes", row: Values) -> None:
+def _mark_stages(axes: "style.Axes", row: Values) -> None:
     """The stages as shades, as far as they were found; and in words what was not."""
     stages, steps = row["stages"], row["steps"]
     rest = stages["relation"]
@@ -132,20 +124,11 @@ def _not_reached(row: Values) -> str | None:
     return f"the loss has not left the relation's level in {row['steps']} steps" if rest["ends"] is None else None
 
 
-def _steps(row: Values) -> np.ndarray:
-    return np.array(row["curves"]["t"]) / row["lr"]
-
-
 FIGURE = Figure(
-    name="fig5",
-    title="First any answer, then any answer of the relation, then the fact",
-    place="figure 5",
-    caption=(
-        "Cross entropy while a model learns S R facts. Total: of the right answer. Relation-only: any answer of the "
-        "relation counts. Subject-only: any answer of the subject. In the second stage the model knows the relation "
-        "alone: it hallucinates. The dotted line is the loss that the reduced equations give, with no free constant. "
-        "Stages are found from the curve: a rest is a stretch within 2% of a level that lasts as long as the fall "
-        "into it, or longer."
-    ),
-    presets=PRESETS, cells=cells, plot=plot,
+    "fig5", "First any answer, then any answer of the relation, then the fact", "figure 5",
+    "Cross entropy while a model learns S R facts. Total: of the right answer. Relation-only: any answer of the "
+    "relation counts. Subject-only: any answer of the subject. In the second stage the model knows the relation alone: "
+    "it hallucinates. The dotted line is the loss that the reduced equations give, with no free constant. Stages are "
+    "found from the curve: a rest is a stretch within 2% of a level that lasts as long as the fall into it, or longer.",
+    PRESETS, cells, plot,
 )  # fmt: skip

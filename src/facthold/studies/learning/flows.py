@@ -2,21 +2,17 @@
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 
 from facthold._util.keys import derive
-from facthold.lab.cells import Cell, Result
+from facthold.dynamics import KINDS
+from facthold.lab import Cell, Result
 from facthold.lab.fields import Count, OneOf, Positive, Share
 from facthold.studies.learning.base import LearningCell, LogAlpha, Start, staged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jaxtyping import Array
-
     from facthold.dynamics.flow import Trajectory
     from facthold.dynamics.population import Population
 
@@ -39,7 +35,6 @@ class Flow(LearningCell):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The fields, and how the flow is followed."""
         return super().spec | {"way": "pooled", "coordinates": "direct"}
 
     @property
@@ -50,8 +45,7 @@ class Flow(LearningCell):
 
     def run(self) -> Result:
         from facthold.dynamics.flow import gradient_flow
-        from facthold.dynamics.population import KINDS, population
-        from facthold.dynamics.start import Start
+        from facthold.dynamics.population import Start, population
 
         facts = self.learnt
         prompts = population(facts, T=self.T, n_noise=self.n_noise)
@@ -59,7 +53,7 @@ class Flow(LearningCell):
         about: Result = {"failure": run.failure, "steps": run.steps}
         if len(run.times) < 2:
             return about
-        left = {kind: _first(run, f"log_W_KQ_{kind}", lambda log_W_KQ: log_W_KQ > LEFT) for kind in KINDS}
+        left = {kind: _first(run, run.seen[f"log_W_KQ_{kind}"] > LEFT) for kind in KINDS}
         about |= {"rates": rates(prompts), "left": left, **staged(run.times, run.seen, facts)}
         return about | self._conserved(run) | self._lemma_5(run, prompts)
 
@@ -86,25 +80,21 @@ class Flow(LearningCell):
         }
 
 
-def _first(run: "Trajectory", name: str, reached: "Callable[[np.ndarray], np.ndarray]") -> float | None:
-    """The first time at which this observable has reached what is asked for; None: not in the time that was seen."""
-    at = np.flatnonzero(reached(run.seen[name]))
+def _first(run: "Trajectory", reached: np.ndarray) -> float | None:
+    """The first time at which something is reached; None: not in the time that was seen."""
+    at = np.flatnonzero(reached)
     return float(run.times[at[0]]) if len(at) else None
 
 
 def rates(prompts: "Population") -> dict[str, float]:
     """lambda(z) = E[C(z)] ||p*(. | z) - p_0|| while all weights are small, the largest of each kind of token: how fast
     W_KQ(z) grows. p*(. | z) is weighted by how often z stands in a prompt."""
-    from facthold.dynamics.population import KINDS
-
     answers = np.eye(prompts.table.A)[prompts.answers] - 1 / prompts.table.A
-    pull = prompts.mobility * ((prompts.weights[:, None] * answers).T @ prompts.counts)
-    each = np.linalg.norm(pull, axis=0)
+    each = np.linalg.norm(prompts.mobility * ((prompts.weights[:, None] * answers).T @ prompts.counts), axis=0)
     return {kind: float(each[prompts.columns(kind)].max()) for kind in KINDS}
 
 
-LADDER = (-1.0, -2.0, -4.0, -8.0, math.log(1e-30), -1024.0, -1e4)
-"""log alpha of the starts that are tried, largest first."""
+LADDER = (-1.0, -2.0, -4.0, -8.0, math.log(1e-30), -1024.0, -1e4)  # log alpha of the starts, largest first
 POINTS = 2000
 
 
@@ -144,20 +134,16 @@ class Sequential(LearningCell):
 
     def _flow(self, prompts: "Population", log_alpha: float, times: np.ndarray, **more: Any) -> "Trajectory":
         from facthold.dynamics.flow import gradient_flow
-        from facthold.dynamics.start import Start
+        from facthold.dynamics.population import Start
 
         return gradient_flow(prompts, Start("balanced", log_alpha), times, coordinates="log", **more)
-
-    def _near(self, run: "Trajectory") -> float | None:
-        """When every prediction is within epsilon of p*(. | r)."""
-        return _first(run, "from_relation_worst", lambda distance: distance <= self.epsilon)
 
     def _own(self, prompts: "Population", log_alpha: float) -> dict[str, Any]:
         """What is seen from this start up to the first time at which every prediction is near; no time: not seen."""
         escape = -log_alpha * self.R / _distance(prompts)  # max_r p(r)^-1 ||p*(. | r) - p_0||^-1 log(1 / alpha)
         times = np.linspace(0, 4 * escape + 200 * self.R * math.sqrt(self.D), POINTS + 1)
         run = self._flow(prompts, log_alpha, times)
-        if (time := self._near(run)) is None:
+        if (time := _first(run, run.seen["from_relation_worst"] <= self.epsilon)) is None:
             return {"log_alpha": log_alpha, "time": None, "failure": run.failure}
         return _up_to(run, time, log_alpha)
 
@@ -171,8 +157,8 @@ class Sequential(LearningCell):
         A1, distance = prompts.table.A + 1, _distance(prompts)
         eps, eps_min = math.sqrt(distance / (100 * A1)), self.epsilon / self.R
         late = 100 * A1 * math.log(prompts.table.A) / (eps * eps_min) ** 2
-        log_alpha = -1.0
-        while True:
+        for power in range(40):
+            log_alpha = -(2.0**power)
             iota = math.log(eps) - log_alpha - 0.5 * math.log(A1)
             T_star = iota * self.R / distance + late
             # lemma 5's bounds at T*, against sqrt(alpha); and the lemma's own condition on alpha_sm^2 = alpha
@@ -182,17 +168,16 @@ class Sequential(LearningCell):
             small &= log_alpha + math.log(math.sqrt(2) * self.T) < -math.log(2 * self.S)
             if bounded and small:
                 break
-            log_alpha *= 2
-            if log_alpha < -1e12:
-                return {"failure": "no alpha above exp(-1e12) meets the assumptions: S or the noise is too small for R"}
+        else:
+            return {"failure": "no alpha above exp(-1e12) meets the assumptions: S or the noise is too small for R"}
         times = np.concatenate([[0.0], np.geomspace(1e-6 * T_star, T_star, POINTS)])
         run = self._flow(prompts, log_alpha, times, stiff=True, rtol=1e-6)
         if run.failure:
             return {"failure": run.failure, "log_alpha": log_alpha, "T_star": T_star}
         return _up_to(run, float(run.times[-1]), log_alpha) | {
             "failure": None, "T_star": T_star, "eps": eps, "eps_min": eps_min,
-            "lemma_time": _first(run, "relation_gap", lambda gap: gap <= eps_min),
-            "theorem_time": self._near(run),
+            "lemma_time": _first(run, run.seen["relation_gap"] <= eps_min),
+            "theorem_time": _first(run, run.seen["from_relation_worst"] <= self.epsilon),
         }  # fmt: skip
 
 
@@ -244,13 +229,14 @@ class Comparison(Cell):
         rng = host_generator(derive("comparison", self.seed))
         A, B, z0 = np.exp(rng.uniform(-2, 2, (3, self.draws)) + np.array([[0], [0], [-6]]))
         slack, phase = rng.uniform(0, 1, (2, self.draws))
+        solve = jax.jit(jax.vmap(_solution, in_axes=(0, 0, 0, 0, 0, 0, None)))
         ends = {"upper": 0.9 * np.log1p(A / (B * z0)) / A, "lower": np.log(np.maximum(A / (B * z0) - 1, 2.0)) / A}
 
         def beyond(sign: float, end: np.ndarray, share: np.ndarray) -> np.ndarray:
             """By how much log z lies beyond its bound, at all times at which the lemma speaks of it."""
             with jax.enable_x64(True):
                 drawn = map(jnp.asarray, (A, B, z0, share, phase, end))
-                log_z, log_bound = map(np.asarray, _solver()(*drawn, sign))
+                log_z, log_bound = map(np.asarray, solve(*drawn, sign))
             inside = (sign > 0) | (np.exp(log_z) <= (A / (2 * B))[:, None])
             return (sign * (log_z - log_bound))[inside]
 
@@ -260,24 +246,18 @@ class Comparison(Cell):
         return {"draws": self.draws, **worst, "tight": max(tight)}
 
 
-@cache
-def _solver() -> "Callable[..., tuple[Array, Array]]":
-    """log z and the logarithm of its bound, for h = slack A z (1 + cos(phase + 5 t / end)) / 2, of many at once."""
+def _solution(A: Any, B: Any, z0: Any, slack: Any, phase: Any, end: Any, sign: Any) -> tuple[Any, Any]:
+    """log z and the logarithm of its bound, for h = slack A z (1 + cos(phase + 5 t / end)) / 2."""
     import diffrax
-    import jax
     import jax.numpy as jnp
 
-    def solve(A: Any, B: Any, z0: Any, slack: Any, phase: Any, end: Any, sign: Any) -> "tuple[Array, Array]":
-        def motion(t: Any, log_z: Any, _: None) -> Any:
-            h = slack * A * (1 + jnp.cos(6.28 * phase + 5 * t / end)) / 2
-            return A + sign * B * jnp.exp(log_z) - sign * h
+    def motion(t: Any, log_z: Any, _: None) -> Any:
+        h = slack * A * (1 + jnp.cos(6.28 * phase + 5 * t / end)) / 2
+        return A + sign * B * jnp.exp(log_z) - sign * h
 
-        times = jnp.linspace(0.0, end, 200)
-        log_z: Any = diffrax.diffeqsolve(
-            diffrax.ODETerm(motion), diffrax.Dopri8(), 0.0, end, None, jnp.log(z0), saveat=diffrax.SaveAt(ts=times),
-            stepsize_controller=diffrax.PIDController(rtol=1e-11, atol=1e-11), max_steps=4096,
-        ).ys  # fmt: skip
-        growth = jnp.expm1(A * times)
-        return log_z, jnp.log(A * z0) + A * times - jnp.log(A - sign * B * z0 * growth)
-
-    return jax.jit(jax.vmap(solve, in_axes=(0, 0, 0, 0, 0, 0, None)))
+    times = jnp.linspace(0.0, end, 200)
+    log_z: Any = diffrax.diffeqsolve(
+        diffrax.ODETerm(motion), diffrax.Dopri8(), 0.0, end, None, jnp.log(z0), saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=diffrax.PIDController(rtol=1e-11, atol=1e-11), max_steps=4096,
+    ).ys  # fmt: skip
+    return log_z, jnp.log(A * z0) + A * times - jnp.log(A - sign * B * z0 * jnp.expm1(A * times))

@@ -1,21 +1,28 @@
 """The stages of learning (figure 5) and what the reduced equations say of them, judged on the figures' own cells."""
 
 import math
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from facthold.dynamics.stages import BAND, CONVERGED
-from facthold.lab.cells import Cell
-from facthold.lab.claim import Claim, Judgement
-from facthold.lab.registry import cells_of
+from facthold.lab import Cell, Claim, Judgement, cells_of
 from facthold.studies.learning import fig5, stages
-from facthold.studies.learning.base import Rows, judging
-from facthold.studies.learning.descents import LossCurve, in_plateau, pairs, panes, setting, without_plateau
+from facthold.studies.learning.base import (
+    LossCurve,
+    Measured,
+    Rows,
+    claimed,
+    in_plateau,
+    pairs,
+    panes,
+    setting,
+    without_plateau,
+)
 
 NEAR_ZERO = 0.05  # the relation-only loss in the plateau, in nats, as a mean over it; it begins at ln R
-LEARNT = 0.05
-"""The loss of the softmax head at the end: it is still falling, and does not reach `CONVERGED` in these steps."""
+LEARNT = 0.05  # the loss at which the softmax head ends: it is still falling, and does not reach `CONVERGED`
 WITHIN = 0.15  # how far a predicted length of the plateau may lie from the measured one
 
 
@@ -61,75 +68,7 @@ def judge_softmax(rows: Rows) -> Judgement:
     return Judgement(predicted, measured, f"{len(softmax)} seeds", holds)
 
 
-@judging(
-    f"when the loss leaves its start, and the length of the plateau, within {WITHIN:.0%}, for balanced tables",
-    lambda rows: without_plateau([r for pair in pairs(rows) for r in pair]),
-)
-def judge_plateau(rows: Rows, predicted: str) -> Judgement:
-    both = pairs(rows)
-    off = {name: [p["stages"][name] / r["stages"][name] - 1 for r, p in both] for name in ("left", "hallucination")}
-    left, length = (f"{min(errors):+.1%} to {max(errors):+.1%}" for errors in off.values())
-    lengths = [r["stages"]["hallucination"] for r, _ in both]
-    measured = f"leaving off by {left}, plateaus of {min(lengths):.0f} to {max(lengths):.0f} by {length}"
-    settings = len({setting(r) for r, _ in both})
-    worst = max(abs(x) for errors in off.values() for x in errors)
-    return Judgement(predicted, measured, f"{settings} settings, one seed each", worst <= WITHIN)
-
-
-@judging("relations first where S^2 (R - 1) > R^2 (D - 1), subjects where it is less, together where it is equal")
-def judge_order(rows: Rows, predicted: str) -> Judgement:
-    """By which kind of token leaves the origin first, and, where the curve rests, by the level at which it does."""
-    wrong, rests = [], {"relation": 0, "subject": 0}
-    for r in rows:
-        rule = np.sign(r["S"] ** 2 * (r["R"] - 1) - r["R"] ** 2 * (r["D"] - 1))
-        ahead = r["left"]["subject"] - r["left"]["relation"]
-        seen = 0 if abs(ahead) < 1e-6 * r["left"]["relation"] else np.sign(ahead)
-        resting = r["stages"]["resting"]
-        if resting is not None:
-            rests[resting] += 1
-        if seen != rule or (resting is not None and rule != (1 if resting == "relation" else -1)):
-            wrong.append(f"S={r['S']} R={r['R']}")
-    counted = ", ".join(f"{n} rest at the {kind}'s level" for kind, n in rests.items())
-    neither = len(rows) - sum(rests.values())
-    measured = f"{counted}, {neither} at neither; against the rule: {', '.join(wrong) or 'none'}"
-    return Judgement(predicted, measured, f"{len(rows)} flows", not wrong and min(rests.values()) > 0)
-
-
-@judging(
-    "EOS leaves the origin before relations where ||p*(.) - p_0|| > p(r) ||p*(. | r) - p_0||: S < R (D - 1), on average"
-)
-def judge_marginal(rows: Rows, predicted: str) -> Judgement:
-    first, wrong = [], []
-    for r in sorted(rows, key=lambda r: r["S"]):
-        eos, relation = r["left"]["EOS"], r["left"]["relation"]
-        earlier = eos is not None and (relation is None or eos < relation)
-        if earlier:
-            first.append(str(r["S"]))
-        if earlier != (r["rates"]["EOS"] > r["rates"]["relation"]):
-            wrong.append(str(r["S"]))
-    measured = f"EOS first at S = {', '.join(first) or 'none'} (R (D - 1) = {rows[0]['R'] * (rows[0]['D'] - 1)})"
-    tables = f"{len(rows)} random tables; against the rule: {', '.join(wrong) or 'none'}"
-    return Judgement(predicted, measured, tables, not wrong)
-
-
-def adam_cells(preset: str) -> list[Cell]:
-    """Figure 5's table and start, at three learning rates."""
-    grid = fig5.FIGURE.grid(preset)
-    adam: dict[str, Any] = {"optimiser": "adam", "noise": "even", "batch": 0, "steps": grid.steps // 2, "d": 0}
-    rates = (1e-2,) if preset == "smoke" else (1e-3, 3e-3, 1e-2)
-    return [LossCurve.of(grid, log_alpha=math.log(grid.alpha), lr=lr, **adam) for lr in rates]
-
-
-def judge_adam(rows: Rows) -> Judgement:
-    predicted = f"no rest at the level of the relation, and a loss below {CONVERGED:g} at the end"
-    rests = ", ".join(r["stages"]["resting"] or "neither" for r in rows)
-    ends = ", ".join(f"{r['last_loss']:.1e}" for r in rows)
-    holds = all(r["stages"]["resting"] is None and r["last_loss"] < CONVERGED for r in rows)
-    rates = ", ".join(str(r["lr"]) for r in rows)
-    return Judgement(predicted, f"rests at {rests}; ends at {ends}", f"learning rates {rates}", holds)
-
-
-CLAIMS = (
+HALLUCINATION = (
     Claim(
         "hallucination", "figure 5, left",
         "Linear attention first predicts all answers with equal probability, then by the relation alone, then the "
@@ -141,27 +80,88 @@ CLAIMS = (
         "A softmax head with random embeddings hallucinates by the relation before it learns the facts.",
         cells_of("fig5"), judge_softmax,
     ),
-    Claim(
-        "plateau-length", "beyond",
-        "The reduced equations, with no free constant, predict when gradient descent leaves its start and how long it "
-        "hallucinates.",
-        lambda preset: stages.plateau_cells(stages.FIGURE.grid(preset)), judge_plateau,
-    ),
-    Claim(
-        "what-comes-first", "beyond: section 5, remarks",
-        "Without S >> R: relations are learnt first as long as S^2 (R - 1) > R^2 (D - 1), else subjects.",
-        lambda preset: stages.order_cells(stages.FIGURE.grid(preset)), judge_order,
-    ),
-    Claim(
-        "marginal-first", "beyond: lemmas 5 and 6",
-        "In tables with unequal answer counts EOS learns p*(a), which no bound of the proofs covers; for S below "
-        "about R (D - 1) it does so before relations are learnt.",
-        lambda preset: stages.marginal_cells(stages.FIGURE.grid(preset)), judge_marginal,
-    ),
-    Claim(
-        "adam-learns-both", "beyond",
-        "Adam on linear attention learns relations and subjects together: it does not hallucinate (figure 5's table "
-        "and start, population loss).",
-        adam_cells, judge_adam,
-    ),
 )  # fmt: skip
+
+
+@claimed(
+    "plateau-length", "beyond",
+    "The reduced equations, with no free constant, predict when gradient descent leaves its start and how long it "
+    "hallucinates.",
+    lambda preset: stages.plateau_cells(stages.FIGURE.grid(preset)),
+    f"when the loss leaves its start, and the length of the plateau, within {WITHIN:.0%}, for balanced tables",
+    lambda rows: without_plateau([r for pair in pairs(rows) for r in pair]),
+)  # fmt: skip
+def plateau_length(rows: Rows) -> Measured:
+    both = pairs(rows)
+    off = {name: [p["stages"][name] / r["stages"][name] - 1 for r, p in both] for name in ("left", "hallucination")}
+    left, length = (f"{min(errors):+.1%} to {max(errors):+.1%}" for errors in off.values())
+    lengths = [r["stages"]["hallucination"] for r, _ in both]
+    measured = f"leaving off by {left}, plateaus of {min(lengths):.0f} to {max(lengths):.0f} by {length}"
+    settings = len({setting(r) for r, _ in both})
+    worst = max(abs(x) for errors in off.values() for x in errors)
+    return measured, f"{settings} settings, one seed each", worst <= WITHIN
+
+
+@claimed(
+    "what-comes-first", "beyond: section 5, remarks",
+    "Without S >> R: relations are learnt first as long as S^2 (R - 1) > R^2 (D - 1), else subjects.",
+    lambda preset: stages.order_cells(stages.FIGURE.grid(preset)),
+    "relations first where S^2 (R - 1) > R^2 (D - 1), subjects where it is less, together where it is equal",
+)  # fmt: skip
+def order(rows: Rows) -> Measured:
+    """By which kind of token leaves the origin first, and, where the curve rests, by the level at which it does."""
+    wrong, rests = [], Counter(r["stages"]["resting"] for r in rows)
+    for r in rows:
+        rule = np.sign(r["S"] ** 2 * (r["R"] - 1) - r["R"] ** 2 * (r["D"] - 1))
+        ahead = r["left"]["subject"] - r["left"]["relation"]
+        seen = 0 if abs(ahead) < 1e-6 * r["left"]["relation"] else np.sign(ahead)
+        rests_as = {"relation": 1, "subject": -1}.get(r["stages"]["resting"], rule)
+        if seen != rule or rests_as != rule:
+            wrong.append(f"S={r['S']} R={r['R']}")
+    counted = ", ".join(f"{rests[kind]} rest at the {kind}'s level" for kind in ("relation", "subject"))
+    measured = f"{counted}, {rests[None]} at neither; against the rule: {', '.join(wrong) or 'none'}"
+    return measured, f"{len(rows)} flows", not wrong and min(rests["relation"], rests["subject"]) > 0
+
+
+@claimed(
+    "marginal-first", "beyond: lemmas 5 and 6",
+    "In tables with unequal answer counts EOS learns p*(a), which no bound of the proofs covers; for S below about "
+    "R (D - 1) it does so before relations are learnt.",
+    lambda preset: stages.marginal_cells(stages.FIGURE.grid(preset)),
+    "EOS leaves the origin before relations where ||p*(.) - p_0|| > p(r) ||p*(. | r) - p_0||: S < R (D - 1), on "
+    "average",
+)  # fmt: skip
+def marginal(rows: Rows) -> Measured:
+    first, wrong = [], []
+    for r in sorted(rows, key=lambda r: r["S"]):
+        eos, relation = r["left"]["EOS"], r["left"]["relation"]
+        earlier = eos is not None and (relation is None or eos < relation)
+        if earlier:
+            first.append(str(r["S"]))
+        if earlier != (r["rates"]["EOS"] > r["rates"]["relation"]):
+            wrong.append(str(r["S"]))
+    measured = f"EOS first at S = {', '.join(first) or 'none'} (R (D - 1) = {rows[0]['R'] * (rows[0]['D'] - 1)})"
+    tables = f"{len(rows)} random tables; against the rule: {', '.join(wrong) or 'none'}"
+    return measured, tables, not wrong
+
+
+def adam_cells(preset: str) -> list[Cell]:
+    """Figure 5's table and start, at three learning rates."""
+    grid = fig5.FIGURE.grid(preset)
+    adam: dict[str, Any] = {"optimiser": "adam", "noise": "even", "batch": 0, "steps": grid.steps // 2, "d": 0}
+    rates = (1e-2,) if preset == "smoke" else (1e-3, 3e-3, 1e-2)
+    return [LossCurve.of(grid, log_alpha=math.log(grid.alpha), lr=lr, **adam) for lr in rates]
+
+
+@claimed(
+    "adam-learns-both", "beyond",
+    "Adam on linear attention learns relations and subjects together: it does not hallucinate (figure 5's table "
+    "and start, population loss).",
+    adam_cells, f"no rest at the level of the relation, and a loss below {CONVERGED:g} at the end",
+)  # fmt: skip
+def adam(rows: Rows) -> Measured:
+    rests = ", ".join(r["stages"]["resting"] or "neither" for r in rows)
+    ends = ", ".join(f"{r['last_loss']:.1e}" for r in rows)
+    holds = all(r["stages"]["resting"] is None and r["last_loss"] < CONVERGED for r in rows)
+    rates = ", ".join(str(r["lr"]) for r in rows)
+    return f"rests at {rests}; ends at {ends}", f"learning rates {rates}", holds

@@ -1,23 +1,17 @@
 """How long a model hallucinates, what decides it, and what is learnt first where subjects are few."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from facthold.lab import style
-from facthold.lab.cells import Cell
+from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Count, Counts, Each, Positive
-from facthold.lab.figure import Figure, Values
-from facthold.studies.learning.descents import LossCurve, Pair, PredictedStages, alpha, leaving, pairs, plateau, size
+from facthold.studies.learning.base import LossCurve, Pair, PredictedStages, alpha, pairs, reached, size
 from facthold.studies.learning.flows import LEFT, Flow
 from facthold.theory.reduced import Reduced
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
 
 FIRST = {"relation": "at the relation's level", "subject": "at the subject's level", None: "at neither"}
 KINDS = {"EOS": "EOS", "noise": "noise", "relation": "relations", "subject": "subjects"}
@@ -81,8 +75,7 @@ def plateau_cells(grid: Grid) -> list[Cell]:
         at: dict[str, Any] = {"S": S, "R": R, "D": D, "log_alpha": math.log(scale)}
         subject = Reduced(S, R, D, "equal", at["log_alpha"]).subject
         steps = int(subject.time(subject.gap(0.5 * math.log(D))) / grid.lr)
-        both.append(LossCurve.of(grid, **at, T=T, table=kind, steps=steps, looks=1024))
-        both.append(PredictedStages(**at))
+        both += [LossCurve.of(grid, **at, T=T, table=kind, steps=steps, looks=1024), PredictedStages(**at)]
     return list(dict.fromkeys(both))
 
 
@@ -109,7 +102,7 @@ def _flow(grid: Grid, S: int, R: int, D: int, log_alpha: float, end: float, **mo
     return Flow.of(grid, S=S, R=R, D=D, log_alpha=log_alpha, start="equal", t_end=round(end, 1), **more)
 
 
-def plot(rows: Sequence[Values]) -> "Canvas":
+def plot(rows: Sequence[Values]) -> "style.Canvas":
     canvas, (by_alpha, by_ratio, by_answers, left, order, marginal) = style.panels(6, rows=2)
     if trained := pairs(rows):
         lengths = [r["T"] for r, _ in trained]
@@ -126,23 +119,21 @@ def plot(rows: Sequence[Values]) -> "Canvas":
     return canvas
 
 
-def plot_alpha(axes: "Axes", trained: Sequence[Pair], other_T: Sequence[Values]) -> None:
+def plot_alpha(axes: "style.Axes", trained: Sequence[Pair], other_T: Sequence[Values]) -> None:
     tables = {size(r): [pair for pair in trained if size(pair[0]) == size(r)] for r, _ in trained}
     several = [pair for pair in tables.items() if len({r["log_alpha"] for r, _ in pair[1]}) > 1]
     for i, (table, ours) in enumerate(several):
         ours.sort(key=lambda pair: pair[0]["log_alpha"])
         alphas = [math.exp(r["log_alpha"]) for r, _ in ours]
-        _measured_and_predicted(axes, alphas, ours, plateau, i, "S={}, R={}, D={}".format(*table))
-    for r in other_T:
-        axes.plot(math.exp(r["log_alpha"]), plateau(r), marker="x", color="black", linestyle="none", zorder=4)
+        _measured_and_predicted(axes, alphas, ours, "hallucination", i, "S={}, R={}, D={}".format(*table))
     if other_T:
-        lengths = ", ".join(str(r["T"]) for r in other_T)
-        axes.plot([], [], marker="x", color="black", linestyle="none", label=f"the first at T = {lengths}")
-    axes.set(xscale="log", title="length of the plateau\nby the scale of the start", xlabel=r"$\alpha$", ylabel=TIME)
-    _finish(axes)
+        x, y = [math.exp(r["log_alpha"]) for r in other_T], [reached(r, "hallucination") for r in other_T]
+        label = "the first at T = " + ", ".join(str(r["T"]) for r in other_T)
+        axes.plot(x, y, marker="x", color="black", linestyle="none", zorder=4, label=label)
+    _finish(axes, "length of the plateau\nby the scale of the start", r"$\alpha$")
 
 
-def plot_ratio(axes: "Axes", balanced: Sequence[Pair], random: Sequence[Pair]) -> None:
+def plot_ratio(axes: "style.Axes", balanced: Sequence[Pair], random: Sequence[Pair]) -> None:
     alphas, sizes = {r["log_alpha"] for r, _ in random}, {size(r) for r, _ in random}
     ours = [(r, p) for r, p in balanced if r["log_alpha"] in alphas and size(r) in sizes]
     ours.sort(key=lambda pair: pair[0]["S"])
@@ -151,8 +142,8 @@ def plot_ratio(axes: "Axes", balanced: Sequence[Pair], random: Sequence[Pair]) -
         (0, "balanced tables", [r for r, _ in ours], POINTS),
         (1, "random tables", [r for r, _ in random], POINTS),
     ):
-        resting = [(r["S"] / r["R"], plateau(r)) for r in rows if math.isfinite(plateau(r))]
-        style.points(axes, resting, number, label=label, **look)
+        lengths = [(r["S"] / r["R"], reached(r, "hallucination")) for r in rows]
+        style.points(axes, [xy for xy in lengths if math.isfinite(xy[1])], number, label=label, **look)
     if axes.lines:
         style.loglog(axes, "length of the plateau\nby subjects per relation", "S / R", TIME)
     else:
@@ -163,7 +154,7 @@ def plot_ratio(axes: "Axes", balanced: Sequence[Pair], random: Sequence[Pair]) -
         style.legend(axes)
 
 
-def plot_answers(axes: "Axes", trained: Sequence[Pair]) -> None:
+def plot_answers(axes: "style.Axes", trained: Sequence[Pair]) -> None:
     """The longest series in which only D changes: the plateau, and the time before it."""
     series: dict[Any, list[Pair]] = {}
     for r, p in trained:
@@ -171,18 +162,18 @@ def plot_answers(axes: "Axes", trained: Sequence[Pair]) -> None:
     ours = max(series.values(), key=lambda pairs: len(pairs))
     ours.sort(key=lambda pair: pair[0]["D"])
     D = [r["D"] for r, _ in ours]
-    for i, (label, measure) in enumerate({"length of the plateau": plateau, "leaving the start": leaving}.items()):
-        _measured_and_predicted(axes, D, ours, measure, i, label)
-    axes.set(xscale="log", title="by answers per relation", xlabel="D", ylabel=TIME)
+    for i, (label, stage) in enumerate({"length of the plateau": "hallucination", "leaving the start": "left"}.items()):
+        _measured_and_predicted(axes, D, ours, stage, i, label)
+    _finish(axes, "by answers per relation", "D")
     axes.set_xticks(D, [str(x) for x in D])
     axes.set_xticks([], minor=True)
     r = ours[0][0]
     _corner(axes, rf"S={r['S']}, R={r['R']}, $\alpha$={alpha(r)}")
-    _finish(axes)
 
 
-def plot_leaving(axes: "Axes", trained: Sequence[Pair]) -> None:
-    left = [(leaving(p), leaving(r)) for r, p in trained if math.isfinite(leaving(p)) and math.isfinite(leaving(r))]
+def plot_leaving(axes: "style.Axes", trained: Sequence[Pair]) -> None:
+    times = [(reached(p, "left"), reached(r, "left")) for r, p in trained]
+    left = [xy for xy in times if all(map(math.isfinite, xy))]
     if not left:
         axes.set(title="no curve leaves its start")
         return
@@ -193,7 +184,7 @@ def plot_leaving(axes: "Axes", trained: Sequence[Pair]) -> None:
     style.legend(axes)
 
 
-def plot_order(axes: "Axes", rows: Sequence[Values]) -> None:
+def plot_order(axes: "style.Axes", rows: Sequence[Values]) -> None:
     for i, (resting, label) in enumerate(FIRST.items()):
         ours = [r for r in rows if r["stages"]["resting"] == resting]
         axes.plot([r["R"] for r in ours], [r["S"] for r in ours], label=f"rests {label}", **style.mark((1, 0, 7)[i], i),
@@ -208,7 +199,7 @@ def plot_order(axes: "Axes", rows: Sequence[Values]) -> None:
     style.legend(axes, fontsize=7.5, loc="upper right")
 
 
-def plot_marginal(axes: "Axes", rows: Sequence[Values]) -> None:
+def plot_marginal(axes: "style.Axes", rows: Sequence[Values]) -> None:
     rows = sorted(rows, key=lambda r: r["S"])
     for i, (kind, label) in enumerate(KINDS.items()):
         ours = [r for r in rows if r["left"][kind] is not None]
@@ -219,26 +210,26 @@ def plot_marginal(axes: "Axes", rows: Sequence[Values]) -> None:
     R, D = rows[0]["R"], rows[0]["D"]
     axes.axvline(R * (D - 1), **style.GUIDE, label="S = R (D - 1)")
     style.loglog(axes, "random tables: when $W_{KQ}$ passes 0.1\n(lines: by the first rates alone)", "S", "time")
-    longest = max(t for r in rows for t in r["left"].values() if t is not None)
-    axes.set(ylim=(None, 3 * longest))
+    axes.set(ylim=(None, 3 * max(t for r in rows for t in r["left"].values() if t is not None)))
     _corner(axes, f"R={R}, D={D}, {rows[0]['n_noise']} noise tokens")
     style.legend(axes)
 
 
 def _measured_and_predicted(
-    axes: "Axes", x: Sequence[float], ours: Sequence[Pair], measure: Callable[[Values], float], i: int, label: str
+    axes: "style.Axes", x: Sequence[float], ours: Sequence[Pair], stage: str, i: int, label: str
 ) -> None:
     """Points for what was measured, and a line of the same colour for what was predicted."""
-    axes.plot(x, [measure(p) for _, p in ours], color=style.COLOURS[i], linewidth=1.2)
-    axes.plot(x, [measure(r) for r, _ in ours], label=label, **style.mark(i), **POINTS)
+    axes.plot(x, [reached(p, stage) for _, p in ours], color=style.COLOURS[i], linewidth=1.2)
+    axes.plot(x, [reached(r, stage) for r, _ in ours], label=label, **style.mark(i), **POINTS)
 
 
-def _corner(axes: "Axes", text: str) -> None:
+def _corner(axes: "style.Axes", text: str) -> None:
     """What is the same for all points, in the lower right corner."""
     axes.text(0.97, 0.03, text, transform=axes.transAxes, ha="right", fontsize=7.5)
 
 
-def _finish(axes: "Axes") -> None:
+def _finish(axes: "style.Axes", title: str, x: str) -> None:
+    axes.set(xscale="log", title=title, xlabel=x, ylabel=TIME)
     axes.plot([], [], color="#777777", linewidth=1.2, label="predicted")
     style.frame(axes)
     axes.set_ylim(bottom=0)
@@ -246,16 +237,12 @@ def _finish(axes: "Axes") -> None:
 
 
 FIGURE = Figure(
-    name="stages",
-    title="How long a model hallucinates, and what is learnt first",
-    place="beyond: section 5",
-    caption=(
-        "Upper row: how long the loss of trained linear attention stays at the level of the relation alone (points), "
-        "and what the reduced equations give for balanced tables (lines, no free constant). Lower row, left: when the "
-        "loss leaves its start. Middle: what is learnt first where subjects are not many times the relations; gradient "
-        "flow rests at the level of the relation, of the subject, or at neither. Right: in random tables some answers "
-        "are more frequent, and EOS learns that; for S below about R (D - 1) it does so before relations are learnt. A "
-        "kind without a point never passes 0.1."
-    ),
-    presets=PRESETS, cells=lambda grid: [*plateau_cells(grid), *order_cells(grid), *marginal_cells(grid)], plot=plot,
+    "stages", "How long a model hallucinates, and what is learnt first", "beyond: section 5",
+    "Upper row: how long the loss of trained linear attention stays at the level of the relation alone (points), and "
+    "what the reduced equations give for balanced tables (lines, no free constant). Lower row, left: when the loss "
+    "leaves its start. Middle: what is learnt first where subjects are not many times the relations; gradient flow "
+    "rests at the level of the relation, of the subject, or at neither. Right: in random tables some answers are more "
+    "frequent, and EOS learns that; for S below about R (D - 1) it does so before relations are learnt. A kind without "
+    "a point never passes 0.1.",
+    PRESETS, lambda grid: [*plateau_cells(grid), *order_cells(grid), *marginal_cells(grid)], plot,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The margins of the outer product: exact moments against Monte Carlo (proof of theorem 1), and rounding (corollary 2).
+"""Theorem 1's memories: exact moments of their margins against Monte Carlo, rounding (corollary 2), one gradient step.
 
 The moments are exact at every size, so the verdict is statistical: each mean and each variance lies within
 `STANDARD_ERRORS` of its prediction, with the standard errors of independent draws.
@@ -7,18 +7,17 @@ The moments are exact at every size, so the verdict is statistical: each mean an
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from facthold._util.keys import derive
-from facthold.lab.cells import Cell, Result
-from facthold.lab.claim import Claim, Judgement
-from facthold.lab.fields import Between, Count, Positive, Seeds
-from facthold.lab.figure import Values
+from facthold.lab import Cell, Claim, Judgement, Result, Values
+from facthold.lab.fields import Between, Count, Positive, Seeds, Whole
+from facthold.memory import EMBEDDINGS
 from facthold.studies.judging import STANDARD_ERRORS, at_preset, seeds_at
-from facthold.theory.bounds import margin_mean, margin_variance
+from facthold.theory.bounds import margin_variance
 
 BLOCK_NUMBERS = 1 << 21  # random numbers held at once
 SIZES = {
@@ -28,6 +27,8 @@ SIZES = {
 """(N, d, draws). Where N and d are small every term of the variance can be seen."""
 ROUNDING_SIZES = {"smoke": ((8, 64),), "quick": ((16, 128), (64, 256), (256, 512))}
 """(N, d): few enough associations that all margins are 1/2 or more before rounding."""
+STEP_SIZES = {"smoke": ((8, 6, 0), (8, 6, 3)), "quick": ((100, 32, 0), (400, 64, 0), (100, 32, 16), (400, 64, 32))}
+"""(N, d, m)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,9 @@ class Margins(Cell):
 
     def draw(self, n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """n independent tables E (n, N, d) and U (n, M, d); where y is outside the image it is the last row of U."""
-        E = _on_sphere(generator.standard_normal((n, self.N, self.d)))
-        return E, _on_sphere(generator.standard_normal((n, self.n_outputs, self.d)))
+        N, M, d = self.N, self.n_outputs, self.d
+        E, U = (EMBEDDINGS["sphere"](n * rows, d, generator) for rows in (N, M))
+        return E.reshape(n, N, d), U.reshape(n, M, d)
 
 
 def margin_samples(E: Float[np.ndarray, "n N d"], U: Float[np.ndarray, "n M d"]) -> Float[np.ndarray, " n"]:
@@ -77,10 +79,6 @@ def margin_samples(E: Float[np.ndarray, "n N d"], U: Float[np.ndarray, "n M d"])
     by_output = np.einsum("nzd,nd->nz", U[:, :N], U[:, 0] - U[:, -1])
     by_input = np.einsum("nzd,nd->nz", E, E[:, 0])
     return np.einsum("nz,nz->n", by_output, by_input)
-
-
-def _on_sphere(rows: np.ndarray) -> np.ndarray:
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +122,51 @@ def _margins(*arrays: np.ndarray) -> Float[np.ndarray, " n"]:
     return (np.diag(scores)[:, None] - scores)[~np.eye(len(E), dtype=bool)]
 
 
+@dataclass(frozen=True, kw_only=True)
+class GradientStep(Cell):
+    """Largest difference of weights between a construction and one step from zero, in float64.
+
+    With m = 0 all of W takes the step. With m > 0 it is W_1 that does, of size 1/m, and W_2 stays at the
+    construction's Gaussian rows. ``rounding`` bounds what two orders of summation can differ by: each is within
+    (terms) * eps/2 * (sum of the terms' sizes) of the exact sum, with at most N + d terms.
+    """
+
+    kind: ClassVar[str] = "gradient-step"
+    counts_no_facts: ClassVar[str] = "there is nothing stored"
+
+    N: Count
+    d: Count
+    m: Whole = 0
+    seed: int = 0
+
+    def run(self) -> Result:
+        import jax
+        import jax.numpy as jnp
+
+        from facthold.construct.linear import low_rank, outer_product
+        from facthold.memory.associations import Problem, seeded_problem
+        from facthold.models.memory import LinearMemory, LowRankMemory
+
+        with jax.enable_x64(True):
+            p = seeded_problem(self.N, self.seed, self.d)
+            problem = Problem(jnp.asarray(p.E, jnp.float64), jnp.asarray(p.U, jnp.float64), p.f)
+            terms = jnp.abs(problem.targets).T @ jnp.abs(problem.E)
+            if self.m:
+                memory = low_rank(problem, self.m, key=derive("gradient-step", self.seed, self.d, self.m))
+                W, terms = memory.W_1, jnp.abs(memory.W_2) @ terms.T / self.m
+                of: Any = lambda W_1: LowRankMemory(W_1, memory.W_2)  # noqa: E731
+            else:
+                W, of = outer_product(problem).W, LinearMemory
+            # L = -sum_x u_{f*(x)}^T F(e_x), the correlation loss
+            gradient = jax.grad(lambda W: -(problem.targets * of(W)(problem.E)).sum())
+            built, step, sizes = map(np.asarray, (W, -gradient(jnp.zeros_like(W)) / (self.m or 1), terms))
+        return {
+            "difference": float(np.abs(built - step).max()),
+            "rounding": float((self.N + self.d) * np.finfo(np.float64).eps * sizes.max()),
+            "largest": float(np.abs(built).max()),
+        }
+
+
 def margin_cells(preset: str, in_image: bool) -> list[Cell]:
     return [Margins(N=N, d=d, n_draws=n, in_image=in_image) for N, d, n in at_preset(SIZES, preset)]
 
@@ -133,7 +176,7 @@ def judge_margins(rows: Sequence[Values]) -> Judgement:
     means, variances, measured = [], [], []
     for r in rows:
         exact = margin_variance(r["N"], r["d"], sharing=int(r["in_image"]))
-        means.append(abs(r["mean"] - margin_mean()) / r["mean_error"])
+        means.append(abs(r["mean"] - 1) / r["mean_error"])
         variances.append(abs(r["variance"] - exact) / r["variance_error"])
         measured.append("N={N} d={d}: mean {mean:.4f}, variance {variance:.4f} for {0:.4f}".format(exact, **r))
     error = f"means within {max(means):.1f}, variances within {max(variances):.1f} standard errors"
@@ -157,6 +200,15 @@ def judge_rounding(rows: Sequence[Values]) -> Judgement:
     return Judgement("all margins stay positive; change <= 2 d eps", measured, error, holds)
 
 
+def judge_step(rows: Sequence[Values]) -> Judgement:
+    """An identity: the difference is at most what two orders of summation can make in float64."""
+    worst = max(rows, key=lambda r: r["difference"] / r["rounding"])
+    difference, largest = (max(r[name] for r in rows) for name in ("difference", "largest"))
+    measured = f"largest difference {difference:.1e} of weights up to {largest:.2g}"
+    holds = all(r["difference"] <= r["rounding"] for r in rows)
+    return Judgement("no difference", measured, f"exact; rounding bound {worst['rounding']:.1e}", holds)
+
+
 CLAIMS = (
     Claim(
         "margin-in-image", "theorem 1, proof",
@@ -173,5 +225,10 @@ CLAIMS = (
         "Weights rounded to multiples of eps < 1/(8d) keep every association whose margins were 1/2 or more.",
         lambda preset: [Rounding(N=N, d=d, seeds=seeds_at(preset, 10)) for N, d in at_preset(ROUNDING_SIZES, preset)],
         judge_rounding,
+    ),
+    Claim(
+        "gradient-step", "section 3.1",
+        "Theorem 1's memories are one gradient step on the correlation loss: of W, or of U with V fixed at rank m.",
+        lambda preset: [GradientStep(N=N, d=d, m=m) for N, d, m in at_preset(STEP_SIZES, preset)], judge_step,
     ),
 )  # fmt: skip

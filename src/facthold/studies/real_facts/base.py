@@ -3,31 +3,55 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from facthold._util.errors import check_positive
 from facthold._util.keys import derive
 from facthold.construct.dimensions import NOISE
 from facthold.facts.real import find_source, sample_subjects
 from facthold.facts.seeded import SEQUENCE, seeded_recall, variant
+from facthold.facts.table import FactTable
+from facthold.lab import TableCell
 from facthold.lab.accounts import Account, of_accuracy
-from facthold.lab.cells import TableCell
 from facthold.lab.fields import Count, Whole
 from facthold.models.sizes import Shape, shape_of
 from facthold.recipes.base import Made
 from facthold.theory.limits_facts import no_bound
 from facthold.train.protocols import BATCH, LEARNING, MARGIN, Protocol, protocol, step_seconds
 
-if TYPE_CHECKING:
-    from facthold.facts.table import FactTable
-
 RANDOM = "random"
 TRAINED, GATED = "trained", "gated"
 VARIANT = "code"  # of trained models
+GATED_SPEC: dict[str, Any] = {"training": LEARNING.spec, "margin": MARGIN}  # how the neurons of `gated` are found
+
+
+def recalled(made: Made, seed: int) -> np.ndarray:
+    """Whether each fact of the table is right, in a prompt of its own. In NumPy: asking once is not worth compiling."""
+    from facthold.models.judge import judge_table
+
+    return judge_table(made.model, made.problem, seed=seed).recalled
+
+
+class OneModelCell(TableCell):
+    """A cell with one model of a table."""
+
+    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
+        """Of the weights, and a bias for each neuron."""
+        if not result.get("accuracy"):
+            return []
+        weights = result["n_params"] + (result.get("m") or getattr(self, "m", 0))
+        return [of_accuracy(self.n_facts, self.D, result["accuracy"], weights)]
+
+    @property
+    def cost(self) -> float:
+        """Of the recipe `gated`: some tries for each relation, which take longer the more facts and answers it has."""
+        return 4 + 0.015 * self.n_facts
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceCell(TableCell):
+class SourceCell(OneModelCell):
     """A random table of S x R facts, or the facts of S subjects of a real source."""
 
     source: str = RANDOM  # 'random', or the name of real facts
@@ -58,39 +82,18 @@ class SourceCell(TableCell):
         """For real facts about so many, for costs alone: 7 of each of 250 subjects."""
         return self.S * self.R or 7 * (self.S or 250)
 
-    def table(self) -> "FactTable":
+    def table(self) -> FactTable:
         """The facts. Of a real source, those in relations with one answer."""
-        from facthold.facts.table import FactTable
-
         if self.source == RANDOM:
             return self.facts(self.seed)
-        rows = find_source(self.source).facts()
-        return FactTable.from_rows(sample_subjects(rows, self.S, self.seed) if self.S else rows)
+        return FactTable.from_rows(sample_subjects(find_source(self.source).facts(), self.S or None, self.seed))
 
     def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
-        return no_bound(self.source) or one_model(self, result)
-
-
-def one_model(cell: TableCell, result: Mapping[str, Any]) -> list[Account]:
-    """The account of a cell with one model: its weights, and a bias for each neuron."""
-    if not result.get("accuracy"):
-        return []
-    weights = result["n_params"] + (result.get("m") or getattr(cell, "m", 0))
-    return [of_accuracy(cell.n_facts, cell.D, result["accuracy"], weights)]
-
-
-def gated_spec() -> dict[str, Any]:
-    """What models of the recipe `gated` depend on beside their table and seed: how neurons are found."""
-    return {"training": LEARNING.spec, "margin": MARGIN}
-
-
-def gated_seconds(facts: int) -> float:
-    """A guess: some tries for each relation, which take longer the more facts and answers it has."""
-    return 4 + 0.015 * facts
+        return no_bound(self.source) or super().accounts(result)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCell(TableCell):
+class ModelCell(OneModelCell):
     """A model of one table."""
 
     model: str  # 'trained', 'gated', or the name of a construction
@@ -108,14 +111,17 @@ class ModelCell(TableCell):
             _ = self.training  # refuses an unknown name
 
     @property
+    def sizes(self) -> Shape:
+        return Shape(self.d, self.H, self.d_h, self.m)
+
+    @property
     def training(self) -> Protocol:
         """The protocol, until every fact is recalled: the model is wanted, and no run is given up."""
         return replace(protocol(self.protocol), goal=1.0, futility=None)
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The fields, and how the weights are found where they are trained."""
-        how = gated_spec() if self.model == GATED else {}
+        how = GATED_SPEC if self.model == GATED else {}
         if self.model == TRAINED:
             how = {"training": self.training.spec, "variant": asdict(variant(VARIANT)), "batch": BATCH}
         return super().spec | how
@@ -124,20 +130,19 @@ class ModelCell(TableCell):
     def cost(self) -> float:
         """Of making the model once. Training takes about half its steps at each learning rate."""
         if self.model != TRAINED:
-            return gated_seconds(self.n_facts)
-        sizes = {"d": self.d, "Hd_h": self.H * self.d_h, "m": self.m, "S": self.S, "R": self.R, "A": self.R * self.D}
-        return 4 + len(self.training.lrs or (0,)) * self.training.steps / 2 * step_seconds(**sizes)
+            return super().cost
+        step = step_seconds(self.sizes, self.S, self.R, self.D)
+        return 4 + len(self.training.lrs or (0,)) * self.training.steps / 2 * step
 
-    def trained(self, table: "FactTable") -> Made | None:
+    def trained(self, table: FactTable) -> Made | None:
         """The best model of a race over the protocol's learning rates; None where all of them diverged."""
         from facthold.train.race import train
 
         problem = seeded_recall(table, self.d, self.seed, VARIANT)
-        shape = Shape(self.d, self.H, self.d_h, self.m)
-        best = train(problem, shape, self.training, self.seed, VARIANT, rule="final")
+        best = train(problem, self.sizes, self.training, self.seed, VARIANT, rule="final")
         return None if best.run.status == "diverged" else Made(best.model, problem)
 
-    def gated(self, table: "FactTable", width: float = 1.0) -> Made:
+    def gated(self, table: FactTable, width: float = 1.0) -> Made:
         """The model of the recipe `gated`, each group of neurons ``width`` times as wide as the smallest found."""
         from facthold.train.gated import gated, prepared
 

@@ -5,28 +5,23 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from facthold._util.keys import derive
-from facthold.lab import style
-from facthold.lab.cells import Cell, Result
+from facthold.facts.names import Names
+from facthold.facts.table import FactTable
+from facthold.lab import Cell, Figure, Result, Values, style
 from facthold.lab.fields import Between, Counts, OneOf, Whole
-from facthold.lab.figure import Figure, Values
 from facthold.recipes.base import Made
 from facthold.studies.judging import grouped
-from facthold.studies.real_facts.base import GATED, RANDOM, TRAINED, ModelCell, ModelGrid, SourceCell
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
-    from facthold.facts.table import FactTable
+from facthold.studies.real_facts.base import GATED, RANDOM, TRAINED, ModelCell, ModelGrid, SourceCell, recalled
 
 PROMPTS = 1 << 24  # seed of the prompts that judge here: no edit is made or checked with them
 
 
-def random_edits(table: "FactTable", n: int, seed: int) -> list[tuple[int, int]]:
+def random_edits(table: FactTable, n: int, seed: int) -> list[tuple[int, int]]:
     """n facts of the table, each once, with a new answer: another of its relation, or of the table if it has none."""
     from facthold.memory.embeddings import host_generator
 
@@ -51,8 +46,7 @@ class Edits(SourceCell, ModelCell):
     counts: Counts  # numbers of edits, rising
     model: Annotated[str, OneOf((GATED, TRAINED))] = GATED
     width: Annotated[float, Between(least=1)] = 1.0  # of a gated model: its widths over the smallest that were found
-    in_place: bool = False
-    """Whether only the weights that are there are changed; otherwise a fact may get neurons of its own."""
+    in_place: bool = False  # whether only weights that are there are changed; else a fact may get neurons of its own
     S: Whole = 250
     R: Whole = 5
     D: Whole = 60
@@ -75,56 +69,44 @@ class Edits(SourceCell, ModelCell):
         """The edits, and two models."""
         return self.counts[-1] * (0.05 + 1e-4 * self.n_facts) + 2 * super().cost
 
-    def make(self, table: "FactTable") -> Made | None:
-        """A model of this table; None where training diverged."""
-        return self.trained(table) if self.model == TRAINED else self.gated(table, self.width)
+    def make(self, table: FactTable) -> tuple[Made | None, float]:
+        """A model of this table, None where training diverged; and the seconds that it took."""
+        start = time.perf_counter()
+        made = self.trained(table) if self.model == TRAINED else self.gated(table, self.width)
+        return made, time.perf_counter() - start
 
     def run(self) -> Result:
-        from facthold.facts.names import Names
-        from facthold.knowledge.edit import edit
+        from facthold.knowledge.model import Model
 
         table = self.table()
         self._check_count(len(table), self.source)
-        start = time.perf_counter()
-        made = self.make(table)
-        build_seconds = time.perf_counter() - start
+        made, build_seconds = self.make(table)
         if made is None:
             return {"status": "diverged", "facts": len(table), "accuracy": None}
-        model, problem = made.model, made.problem
-        accuracy, n_params = float(recalled(made).mean()), model.n_params
+        known = Model(made.model, made.problem)
+        accuracy, n_params = float(recalled(made, PROMPTS).mean()), known.n_params
         edited, spent = np.zeros(len(table), bool), 0.0
         efficacy, specificity, seconds, more_params = [], [], [], []
         subjects, relations, answers = Names.of(table)
         for n, (row, a) in enumerate(random_edits(table, self.counts[-1], self.seed), start=1):
             fact = subjects[int(table.subjects[row])], relations[int(table.relations[row])], answers[a]
             start = time.perf_counter()
-            after = edit(model, problem, *fact, in_place=self.in_place)
+            known = known.edit(*fact, in_place=self.in_place)
             spent += time.perf_counter() - start
-            model, problem, edited[row] = after.model, after.problem, True
+            edited[row] = True
             if n in self.counts:
-                right = recalled(Made(model, problem))
+                right = recalled(Made(known.model, known.problem), PROMPTS)
                 efficacy.append(float(right[edited].mean()))
                 specificity.append(None if edited.all() else float(right[~edited].mean()))
                 seconds.append(spent)
-                more_params.append(model.n_params - n_params)
-        start = time.perf_counter()
-        again = self.make(problem.table)
-        again_seconds = time.perf_counter() - start
+                more_params.append(known.n_params - n_params)
+        again, again_seconds = self.make(known.table)
         return {
             "status": "found", "facts": len(table), "n_params": n_params, "accuracy": accuracy,
             "efficacy": efficacy, "specificity": specificity, "seconds": seconds, "more_params": more_params,
             "build_seconds": build_seconds,
-            "again": None if again is None else float(recalled(again).mean()), "again_seconds": again_seconds,
+            "again": None if again is None else float(recalled(again, PROMPTS).mean()), "again_seconds": again_seconds,
         }  # fmt: skip
-
-
-def recalled(made: Made) -> np.ndarray:
-    """Whether each fact of the table is right, in a prompt of its own."""
-    from facthold.models.forward import Forward, table_prompts
-    from facthold.models.judge import judge_table
-
-    model, problem = made.model, made.problem
-    return judge_table(Forward.of(model, problem), problem, table_prompts(problem, seed=PROMPTS)).recalled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +115,7 @@ class Grid(ModelGrid):
 
     counts: Counts
     widths: tuple[float, ...]  # of gated models, as multiples of the smallest that were found
-    in_place: tuple[float, ...] = ()
-    """Of gated models whose weights are changed where they are: no fact gets neurons of its own."""
+    in_place: tuple[float, ...] = ()  # of those whose weights are changed where they are: no fact gets its own neurons
     sources: tuple[str, ...] = ()  # real facts that are edited too, in a gated model of the smallest widths
 
 
@@ -159,18 +140,15 @@ def cells(grid: Grid) -> list[Cell]:
     return [Edits(**model, counts=grid.counts, seed=seed) for model in models for seed in range(grid.n_seeds)]
 
 
-def plot(rows: Sequence[Values]) -> "Canvas":
-    from matplotlib.ticker import NullLocator
-
+def plot(rows: Sequence[Values]) -> "style.Canvas":
     canvas, (new, old, seconds) = style.panels(3, width=5.0, height=4.9)
     drawn = [r for r in rows if r["accuracy"] is not None]  # training that diverged has no line
     groups = grouped(drawn, lambda r: (r["source"] != RANDOM, r["model"], r["in_place"], r["width"], _name(r)))
     for i, ((*_, name), ours) in enumerate(groups.items()):
         look = style.mark(i)
         for j, r in enumerate(ours):
-            label: dict[str, Any] = {"label": f"{name}; {_times(ours)}"} if j == 0 else {}
             line: dict[str, Any] = look | {"markersize": 4.5, "linewidth": 1.3, "alpha": 1.0 if len(ours) == 1 else 0.6}
-            new.plot(r["counts"], r["efficacy"], **line, **label)
+            new.plot(r["counts"], r["efficacy"], label=None if j else f"{name}; {_times(ours)}", **line)
             old.plot(r["counts"], [math.nan if share is None else share for share in r["specificity"]], **line)
             seconds.plot(r["counts"], r["seconds"], **line)
             seconds.axhline(_building(r), color=look["color"], linestyle="--", linewidth=1)
@@ -182,7 +160,7 @@ def plot(rows: Sequence[Values]) -> "Canvas":
     ):
         style.loglog(axes, title, "edits, one after another", y)
         axes.set_xticks(counts, [str(n) for n in counts])
-        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks([], minor=True)
     for axes in (new, old):
         axes.axhline(1, **style.GUIDE)
         axes.set(yscale="linear", ylim=(-0.03, 1.05))
@@ -226,18 +204,14 @@ def _table(r: Values) -> str:
 
 
 FIGURE = Figure(
-    name="edits",
-    title="Edits one after another, against building again",
-    place="beyond the paper",
-    caption=(
-        "Facts of the table, each once at most, get another answer of their relation by rank-one changes, one after "
-        "another: in the weights that are there (in place), or, where that would cost another fact, by neurons for "
-        "this fact alone; the parameters that all edits add stand after the plus. Left: the share of all facts edited "
-        "so far that give their new answer. Middle: the share of facts never edited that are right; it starts at what "
-        "the model knew. Both are asked in prompts that no edit was made from. Right: the time of all edits so far, "
-        "each with its own check on the whole table, and of building again, with the search for the widths (of a "
-        "trained model: training), the shorter of two; times are of one machine, with other cells beside. What was "
-        "built again after the last edit was asked for every fact too."
-    ),
-    presets=PRESETS, cells=cells, plot=plot,
+    "edits", "Edits one after another, against building again", "beyond the paper",
+    "Facts of the table, each once at most, get another answer of their relation by rank-one changes, one after "
+    "another: in the weights that are there (in place), or, where that would cost another fact, by neurons for this "
+    "fact alone; the parameters that all edits add stand after the plus. Left: the share of all facts edited so far "
+    "that give their new answer. Middle: the share of facts never edited that are right; it starts at what the model "
+    "knew. Both are asked in prompts that no edit was made from. Right: the time of all edits so far, each with its "
+    "own check on the whole table, and of building again, with the search for the widths (of a trained model: "
+    "training), the shorter of two; times are of one machine, with other cells beside. What was built again after the "
+    "last edit was asked for every fact too.",
+    PRESETS, cells, plot,
 )  # fmt: skip

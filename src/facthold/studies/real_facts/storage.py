@@ -1,36 +1,25 @@
 """Where are facts stored when attention and MLP could both hold them? One layer, trained and built."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 
 from facthold._util.errors import check_positive
-from facthold.facts.seeded import seeded_recall
-from facthold.lab import style
-from facthold.lab.accounts import Account
-from facthold.lab.cells import Cell, Result
+from facthold.lab import Cell, Figure, Result, Values, style
 from facthold.lab.fields import Count, OneOf, Whole
-from facthold.lab.figure import Figure, Values
-from facthold.recipes import build_facts, fact_recipe, fact_recipes
-from facthold.recipes.base import Made, Sizes
-from facthold.studies.judging import grouped
-from facthold.studies.real_facts.base import GATED, TRAINED, ModelCell, ModelGrid, one_model
+from facthold.recipes import fact_recipe
+from facthold.recipes.base import Made
+from facthold.studies.constructions.built import built, constructions
+from facthold.studies.real_facts.base import GATED, TRAINED, ModelCell, ModelGrid
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
-
     from facthold.knowledge.locate import Located
 
 LOW, HIGH = 0.1, 0.9  # quantiles over facts that are given beside a mean
 PATHS = {"direct": "attention's direct path", "mlp": "the MLP"}
-
-
-def models() -> Iterable[str]:
-    """Names of the models that facts are located in."""
-    return (TRAINED, GATED, *(name for name, recipe in fact_recipes().items() if recipe.build is not None))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +28,7 @@ class Storage(ModelCell):
 
     kind: ClassVar[str] = "storage"
 
-    model: Annotated[str, OneOf(models)]
+    model: Annotated[str, OneOf(lambda: (TRAINED, GATED, *constructions()))]
     S: Count = 16
     R: Count = 16
     D: Count = 8
@@ -56,12 +45,11 @@ class Storage(ModelCell):
         table = self.facts(self.seed)
         if self.model in (TRAINED, GATED):
             return self.trained(table) if self.model == TRAINED else self.gated(table)
-        problem = seeded_recall(table, self.d, self.seed)
-        sizes = Sizes(d_h=self.d_h, m=self.m, per_head=self.per_head)
-        return Made(build_facts(fact_recipe(self.model), problem, sizes, self.seed), problem)
+        return built(self.model, table, self.seed, d=self.d, d_h=self.d_h, m=self.m, per_head=self.per_head)
 
     def run(self) -> Result:
         from facthold.knowledge.locate import locate_all
+        from facthold.knowledge.model import Model
 
         made = self.make()
         if made is None:
@@ -69,10 +57,7 @@ class Storage(ModelCell):
         model = made.model
         mlp = 2 * model.m * model.d
         sizes = {"n_params": model.n_params, "mlp_params": mlp, "attention_params": model.n_params - mlp}
-        return {"status": "found", **sizes, **shares(locate_all(model, made.problem))}
-
-    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
-        return one_model(self, result)
+        return {"status": "found", **sizes, **shares(locate_all(Model(model, made.problem)))}
 
 
 def shares(located: "Located") -> Result:
@@ -104,8 +89,7 @@ def shares(located: "Located") -> Result:
 class Grid(ModelGrid):
     """And what is built for the table."""
 
-    built: tuple[tuple[str, int, int, int, int], ...]
-    """(recipe, d, d_h, m, tokens per head); 0 where the recipe takes no such size."""
+    built: tuple[tuple[str, int, int, int, int], ...]  # (recipe, d, d_h, m, tokens per head); 0: it takes no such size
 
 
 _shapes = ((2.0, 0.0), (2.0, 1.0), (1.0, 1.0), (1.0, 2.0), (1.0, 4.0), (0.5, 4.0), (0.5, 8.0))
@@ -129,13 +113,11 @@ def cells(grid: Grid) -> list[Cell]:
     return [Storage(**grid.table, **model, seed=seed) for model in models for seed in range(grid.n_seeds)]
 
 
-def plot(rows: Sequence[Values]) -> "Canvas":
-    from matplotlib.figure import Figure as Canvas
-
+def plot(rows: Sequence[Values]) -> "style.Canvas":
     known = [r for r in rows if r["accuracy"]]  # what knows nothing is left out
-    groups = dict(sorted(grouped(known, _name).items(), key=lambda group: min(map(_order, group[1]))))
-    canvas = Canvas(figsize=(13, 1.9 + 0.48 * len(groups)), layout="constrained")
-    left, right = canvas.subplots(1, 2, sharey=True)
+    known.sort(key=lambda r: (r["model"] != TRAINED, r["mlp_params"] / r["n_params"]))
+    groups = {name: [r for r in known if _name(r) == name] for name in dict.fromkeys(map(_name, known))}
+    canvas, (left, right) = style.panels(2, width=6.5, height=1.9 + 0.48 * len(groups), sharey=True)
     y = np.arange(len(groups))[::-1]
     for axes, field, title, x in (
         (left, "share", "What holds the margin of the right answer", "share of the mean margin"),
@@ -149,9 +131,9 @@ def plot(rows: Sequence[Values]) -> "Canvas":
             axes.barh(place, mean, height=0.34, color=style.COLOURS[i], label=name, zorder=2)
             axes.errorbar(mean, place, xerr=spread, fmt="none", ecolor="#333333", capsize=2, linewidth=0.9, zorder=3)
             if field == "share":
-                ends = [[fmean(r[path][end] for r in group) for group in groups.values()] for end in ("low", "high")]
-                few = "10% to 90% of the facts, by their own shares" if i == 0 else None
-                axes.hlines(place, *ends, color="#888888", linewidth=2.5, alpha=0.6, zorder=2.5, label=few)
+                low, high = ([fmean(r[path][end] for r in g) for g in groups.values()] for end in ("low", "high"))
+                few = "10% to 90% of the facts, by their own shares" if i == 0 else ""
+                axes.hlines(place, low, high, color="#888888", linewidth=2.5, alpha=0.6, zorder=2.5, label=few)
         axes.axvline(0, color="#777777", linewidth=0.8)
         axes.set(title=title, xlabel=x, ylim=(-0.6, len(groups) - 0.4))
         style.frame(axes, "x")
@@ -175,27 +157,20 @@ def _name(r: Values) -> str:
     return f"built: {r['model']}"
 
 
-def _order(r: Values) -> tuple[bool, float]:
-    return r["model"] != TRAINED, r["mlp_params"] / r["n_params"]
-
-
 def _about(group: Sequence[Values]) -> str:
     """Means: gated models differ in size from seed to seed."""
     return f"{fmean(r['n_params'] for r in group):,.0f} parameters, {fmean(r['accuracy'] for r in group):.1%} of facts"
 
 
 FIGURE = Figure(
-    name="storage",
-    title="Where facts are stored: attention's direct path and the MLP",
-    place="beyond the paper: the last question of its discussion, for one layer",
-    caption=(
-        "Left: the margin of the right answer over its best rival is the sum of what the heads write to the output "
-        "directly and of what the MLP adds; bars are each part's mean over the mean margin, for the facts that are "
-        "recalled, and a part above 1 makes up for another that works against the answer; grey lines are 10% to 90% "
-        "of the facts. Diamonds: the MLP's share of the parameters. Right: the share of these facts whose answer "
-        "changes when the path is left out. Both paths read the same heads, so that a fact in the MLP still needs "
-        "attention to find its subject and relation. "
-        "Trained models have about the same number of parameters and differ in alpha = H d_h / d and beta = m / d."
-    ),
-    presets=PRESETS, cells=cells, plot=plot,
+    "storage", "Where facts are stored: attention's direct path and the MLP",
+    "beyond the paper: the last question of its discussion, for one layer",
+    "Left: the margin of the right answer over its best rival is the sum of what the heads write to the output "
+    "directly and of what the MLP adds; bars are each part's mean over the mean margin, for the facts that are "
+    "recalled, and a part above 1 makes up for another that works against the answer; grey lines are 10% to 90% of the "
+    "facts. Diamonds: the MLP's share of the parameters. Right: the share of these facts whose answer changes when the "
+    "path is left out. Both paths read the same heads, so that a fact in the MLP still needs attention to find its "
+    "subject and relation. Trained models have about the same number of parameters and differ in alpha = H d_h / d and "
+    "beta = m / d.",
+    PRESETS, cells, plot,
 )  # fmt: skip

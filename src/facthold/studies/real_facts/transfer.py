@@ -1,42 +1,77 @@
 """Does a law measured on random tables predict the size that real facts need?"""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import itemgetter
+from typing import Any, ClassVar
 
 import numpy as np
 
-from facthold.lab import style
-from facthold.lab.cells import Cell
-from facthold.lab.figure import Figure, Values
+from facthold._util.errors import FactholdError
+from facthold.construct.dimensions import NOISE
+from facthold.facts.table import FactTable
+from facthold.lab import Cell, Figure, Result, Values, style
+from facthold.lab.fields import Count
+from facthold.measure.capacity import FOUND
 from facthold.measure.scaling import Fit, fit_constant
-from facthold.studies.judging import grouped
-from facthold.studies.real_facts.base import RANDOM
-from facthold.studies.real_facts.table_size import TableSize
+from facthold.studies.judging import columns, grouped
+from facthold.studies.real_facts.base import GATED, GATED_SPEC, RANDOM, SourceCell
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+OF_A_MODEL = (  # values that are None where no model was found
+    "accuracy", "smallest_margin", "n_params", "mlp_params", "attention_params", "d", "H", "m", "seconds",
+)  # fmt: skip
+
+
+def answer_nats(table: FactTable) -> float:
+    """sum_r N_r ln A_r: figure 1's N ln N for each relation, with its own number of answers."""
+    return sum(float((table.relations == r).sum()) * math.log(len(table.A_r(r))) for r in range(table.R))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSize(SourceCell):
+    """The parameters of the smallest transformer that was found to recall all facts of a table."""
+
+    kind: ClassVar[str] = "table-size"
+
+    n_noise: Count = NOISE
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return super().spec | GATED_SPEC
+
+    def run(self) -> Result:
+        from facthold.knowledge.build import build
+        from facthold.measure.bits import table_bits
+
+        table = self.table()
+        about = {
+            "facts": len(table), "subjects": len(np.unique(table.subjects)), "relations": table.R,
+            "answers": table.A, "assumption_1": table.assumption_1, "bits": table_bits(table),
+            "nats": answer_nats(table),
+        }  # fmt: skip
+        try:
+            built = build(table, recipe=GATED, accuracy=1.0, n_noise=self.n_noise, seed=self.seed)
+        except FactholdError as error:  # no width was enough: no size, and not a missing package
+            return about | dict.fromkeys(OF_A_MODEL) | {"status": str(error)}
+        model, report = built.model, built.report
+        mlp = 2 * model.m * model.d
+        return about | {
+            "status": FOUND, "accuracy": report.recall, "smallest_margin": report.smallest_margin,
+            "n_params": built.n_params, "mlp_params": mlp, "attention_params": built.n_params - mlp,
+            "d": model.d, "H": model.H, "m": model.m,
+            "seconds": report.seconds,  # of the machine that it ran on, with what else ran there
+        }  # fmt: skip
+
 
 FACTOR = 1.5  # half the width of the band around the diagonal: a prediction in it is called near
-
-
-class Law(NamedTuple):
-    """Parameters proportional to a number that is known from the table alone."""
-
-    field: str
-    name: str
-    unit: str
-
-
-LAWS = (
-    Law("facts", "facts (the paper)", "fact"),
-    Law("nats", r"$\Sigma_r N_r \ln A_r$ (figure 1)", "nat"),
-    Law("bits", "bits of the table", "bit"),
-)
+LAWS = {  # parameters are proportional to a number that is known from the table alone: its name and its unit
+    "facts": ("facts (the paper)", "fact"),
+    "nats": (r"$\Sigma_r N_r \ln A_r$ (figure 1)", "nat"),
+    "bits": ("bits of the table", "bit"),
+}
 SOURCES = (RANDOM, "countries", "elements", "airports")
-WHOLE: Mapping[str, str] = {"n_params": "all parameters", "mlp_params": "MLP parameters"}
-"""What is predicted: attention's part hardly grows with the facts, so the MLP is judged by itself too."""
+WHOLE = {"n_params": "all parameters", "mlp_params": "MLP parameters"}  # attention's part hardly grows with the facts
 
 
 @dataclass(frozen=True)
@@ -69,12 +104,11 @@ def cells(grid: Grid) -> list[Cell]:
     return [*random, *(TableSize(source=name, S=S, seed=S) for name in SOURCES[1:] for S in getattr(grid, name))]
 
 
-def predictions(random: Sequence[Values], real: Sequence[Values], field: str) -> Iterator[tuple[Law, Fit, list[float]]]:
+def predictions(random: Sequence[Values], real: Sequence[Values], field: str) -> Iterator[tuple[str, Fit, list[float]]]:
     """Each law with its constant on the random tables, and what it predicts for the real ones; none for one table."""
-    for law in LAWS if len(random) > 1 else ():
-        sizes = [r[law.field] for r in random], [r[field] for r in random]
-        fit = fit_constant(f"random: {WHOLE[field]} per {law.unit}", *sizes)
-        yield law, fit, [fit.constant * r[law.field] for r in real]
+    for law, (_, unit) in LAWS.items() if len(random) > 1 else ():
+        fit = fit_constant(f"random: {WHOLE[field]} per {unit}", *columns(random, itemgetter(law), itemgetter(field)))
+        yield law, fit, [fit.constant * r[law] for r in real]
 
 
 def fits(rows: Sequence[Values]) -> list[Fit]:
@@ -85,12 +119,12 @@ def fits(rows: Sequence[Values]) -> list[Fit]:
         for law, fit, predicted in predictions(random, real, field):
             result.append(fit)
             if len(real) > 1:
-                name = f"real: {what}, found / predicted by {law.field}"
+                name = f"real: {what}, found / predicted by {law}"
                 result.append(fit_constant(name, predicted, [r[field] for r in real]))
     return result
 
 
-def plot(rows: Sequence[Values]) -> "Canvas":
+def plot(rows: Sequence[Values]) -> "style.Canvas":
     canvas, (left, *others) = style.panels(3, width=5.4, height=4.9)
     random, real = _split(rows)
     _sizes(left, random, real)
@@ -104,7 +138,7 @@ def plot(rows: Sequence[Values]) -> "Canvas":
     return canvas
 
 
-def _sizes(axes: "Axes", random: Sequence[Values], real: Sequence[Values]) -> None:
+def _sizes(axes: "style.Axes", random: Sequence[Values], real: Sequence[Values]) -> None:
     """Parameters found against facts: all of them as full marks, the MLP's as hollow ones."""
     style.loglog(axes, "Parameters that hold all facts", "facts", "parameters")
     for name, ours in _by_source([*random, *real]).items():
@@ -112,13 +146,13 @@ def _sizes(axes: "Axes", random: Sequence[Values], real: Sequence[Values]) -> No
         axes.plot(facts, [r["n_params"] for r in ours], label=label, **_look(name))
         axes.plot(facts, [r["mlp_params"] for r in ours], **_look(name) | {"markerfacecolor": "none"})
     axes.plot([], [], "o", color="#555555", markerfacecolor="none", label="MLP's part (hollow)")
-    for _, law, _ in list(predictions(random, real, "n_params"))[:1]:
+    for _, fit, _ in list(predictions(random, real, "n_params"))[:1]:
         x = np.array(sorted(r["facts"] for r in [*random, *real]))
-        style.guide(axes, x, law.constant * x, f"{law.constant:.3g} per fact (mean of the random tables)")
+        style.guide(axes, x, fit.constant * x, f"{fit.constant:.3g} per fact (mean of the random tables)")
     style.legend(axes)
 
 
-def _predicted(axes: "Axes", random: Sequence[Values], real: Sequence[Values], field: str) -> None:
+def _predicted(axes: "style.Axes", random: Sequence[Values], real: Sequence[Values], field: str) -> None:
     """Predicted against found, for each law by its colour and each source by its mark."""
     style.loglog(axes, f"Real tables: {WHOLE[field]}", "predicted from random tables", "found")
     points: list[float] = []
@@ -127,7 +161,7 @@ def _predicted(axes: "Axes", random: Sequence[Values], real: Sequence[Values], f
             axes.plot(x, r[field], **_look(r["source"], colour))
             points += [x, r[field]]
         near = sum(1 / FACTOR <= r[field] / x <= FACTOR for r, x in zip(real, predicted, strict=True))
-        axes.plot([], [], color=colour, linewidth=6, label=f"by {law.name}: {near} of {len(real)} in the band")
+        axes.plot([], [], color=colour, linewidth=6, label=f"by {LAWS[law][0]}: {near} of {len(real)} in the band")
     if not points:
         return
     ends = np.array([min(points) / 1.6, max(points) * 1.6])
@@ -158,18 +192,14 @@ def _look(source: str, colour: str = "") -> dict[str, Any]:
 
 
 FIGURE = Figure(
-    name="transfer",
-    title="The size that real facts need, predicted from random tables",
-    place="beyond the paper, after figures 1 and 4",
-    caption=(
-        "Left: the parameters 4 H d d_h + 2 m d of the smallest transformers found by the recipe gated that recall "
-        "all facts, for random tables and real ones; hollow marks are the MLP's 2 m d. Middle and right: what three "
-        "laws, each with one constant fitted on the random tables alone, predict for the real ones, beside what was "
-        "found. The fits give the constants and the geometric mean of found / predicted with its 95% interval; it "
-        "takes the real tables as independent, and those of one source are less than that. Attention has a size that "
-        "a small table needs too, so that the MLP's part is judged by itself beside the total. The recipe takes d, the "
-        "number of heads and the first width that it tries from the second law; "
-        "the widths are then searched in steps of 1.2."
-    ),
-    presets=PRESETS, cells=cells, plot=plot, fits=fits,
+    "transfer", "The size that real facts need, predicted from random tables",
+    "beyond the paper, after figures 1 and 4",
+    "Left: the parameters 4 H d d_h + 2 m d of the smallest transformers found by the recipe gated that recall all "
+    "facts, for random tables and real ones; hollow marks are the MLP's 2 m d. Middle and right: what three laws, each "
+    "with one constant fitted on the random tables alone, predict for the real ones, beside what was found. The fits "
+    "give the constants and the geometric mean of found / predicted with its 95% interval; it takes the real tables as "
+    "independent, and those of one source are less than that. Attention has a size that a small table needs too, so "
+    "that the MLP's part is judged by itself beside the total. The recipe takes d, the number of heads and the first "
+    "width that it tries from the second law; the widths are then searched in steps of 1.2.",
+    PRESETS, cells, plot, fits,
 )  # fmt: skip

@@ -1,18 +1,19 @@
 """Does `facthold plan` say the right size: on tables that took no part in its laws, and at a quarter of it?"""
 
 from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 from statistics import fmean
 
-from facthold.lab.cells import Cell
-from facthold.lab.claim import Claim, Judgement
-from facthold.lab.figure import Values
+from facthold.lab import Cell, Claim, Judgement, Values
 from facthold.models.sizes import Shape
 from facthold.plan.calibrations import read
 from facthold.plan.plan import plan_recipe
 from facthold.recipes import fact_recipe, fact_recipes
 from facthold.recipes.base import Question, Sizing
 from facthold.recipes.facts import SMALL, TRAINED
-from facthold.studies.sizes.held import Held
+from facthold.studies.judging import grouped
+from facthold.studies.sizes.calibrations import Held
 
 ACCURACY = 0.99
 SMALL_TABLES = ((27, 8, 5), (20, 11, 7), (18, 13, 3), (24, 10, 6), (14, 16, 4))
@@ -21,11 +22,9 @@ WIDE_TABLES = ((36, 10, 12), (70, 6, 3), (12, 30, 6), (22, 18, 20), (100, 4, 10)
 """(S, R, D): within the calibrated ranges, and none of the calibrated tables. The small ones have 216 facts or more:
 99% of a hundred facts allow one error, and whether there are one or two is luck at half the size and at twice it."""
 SEED = 200  # tables, embeddings and constructions that no calibration has seen
-TABLES_EACH = 3
-"""Tables of the same S, R and D, as the calibrations have it: of one alone, a lucky draw may be held at any size."""
+TABLES_EACH = 3  # of the same S, R and D, as in calibrations: of one alone, a lucky draw may be held at any size
 SLOW = ("gated",)  # one table each: its search takes long, and what it finds scatters little
-HELD = {SMALL: SMALL_TABLES, TRAINED: TRAINED_TABLES}
-"""By the tables that a recipe is calibrated on; `WIDE_TABLES` for all others."""
+HELD = {SMALL: SMALL_TABLES, TRAINED: TRAINED_TABLES}  # by the calibrated tables; `WIDE_TABLES` for all others
 SMOKE = ("attention-full", "values")
 
 
@@ -41,14 +40,10 @@ def held_cells(preset: str) -> list[Cell]:
             if planned.shape is None or planned.question is None or recipe.sizing is None:
                 continue  # there is no size to judge, and plan says why
             full = planned.shape.d, getattr(planned.shape, recipe.sizing.size)
+            held = partial(Held, method=name, S=S, R=R, D=D, per_head=recipe.sizing.per_head, goal=ACCURACY)
+            seeds = [SEED + i + 10 * j for j in range(1 if name in SLOW else TABLES_EACH)]
             for d, size in (full, quarter(recipe.sizing, planned.question, planned.shape)):
-                cells.extend(
-                    Held(
-                        method=name, S=S, R=R, D=D, d=d, size=size, per_head=recipe.sizing.per_head, goal=ACCURACY,
-                        seed=SEED + i + 10 * j,
-                    )
-                    for j in range(1 if name in SLOW else TABLES_EACH)
-                )  # fmt: skip
+                cells += [held(d=d, size=size, seed=seed) for seed in seeds]
     return cells
 
 
@@ -67,16 +62,12 @@ def quarter(sizing: Sizing, question: Question, shape: Shape) -> tuple[int, int]
 
 def judge_held(rows: Sequence[Values]) -> Judgement:
     """Two sizes for each table: the mean accuracy of the larger must reach the goal, and of the smaller must not."""
-    groups: dict[tuple[str, int, int, int], dict[tuple[int, int], list[Values]]] = {}
-    for row in rows:
-        of_table = groups.setdefault((row["method"], row["S"], row["R"], row["D"]), {})
-        of_table.setdefault((row["d"] * max(row["size"], 1), row["size"]), []).append(row)
-    short: list[str] = []
-    spare: list[str] = []
-    for (method, S, R, D), sizes in groups.items():
-        part, full = (sizes[size] for size in sorted(sizes))
+    groups = grouped(rows, itemgetter("method", "S", "R", "D"))
+    short, spare = [], []
+    for (method, S, R, D), ours in groups.items():
+        part, full = grouped(ours, lambda row: (row["d"] * row["size"], row["size"])).values()
         where = f"{method} S={S} R={R} D={D}"
-        accuracy, below = (fmean(row["accuracy"] for row in ours) for ours in (full, part))
+        accuracy, below = (fmean(row["accuracy"] for row in size) for size in (full, part))
         if accuracy < ACCURACY:
             short.append(f"{where}: {full[0]['reason'] or format(accuracy, '.4f')}")
         if below >= ACCURACY:

@@ -1,21 +1,21 @@
-"""Cells of trained transformers: what they share, and fact-capacity, how many facts one shape and size holds."""
+"""Cells of trained transformers: how many facts one shape and size holds, and how much of one table a size learns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import count
-from math import isqrt
-from statistics import fmean
+from math import isfinite, isqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import check_positive
 from facthold._util.padding import geometric
+from facthold.facts.problem import FactualRecall
 from facthold.facts.seeded import SEQUENCE, VARIANTS, seeded_recall, seeded_table, variant
-from facthold.facts.table import TABLES
-from facthold.lab.accounts import Account, of_goal
-from facthold.lab.cells import Cell, Result
-from facthold.lab.fields import Between, Count, OneOf, Positive, Seeds, Share
-from facthold.measure.capacity import Probe, Search, find_capacity, summary
+from facthold.facts.table import TABLES, FactTable
+from facthold.lab import Cell, Result, TableCell
+from facthold.lab.accounts import Account, of_accuracy, of_goal
+from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds, Share, Whole
+from facthold.measure.capacity import Probe, Search, find_capacity, spread, summary
 from facthold.models.sizes import Shape
 from facthold.studies.memories.capacity import searched
 from facthold.theory.bounds import FACTS_A_PARAMETER
@@ -23,12 +23,9 @@ from facthold.theory.limits_facts import no_bound
 from facthold.train.protocols import BATCH, PROTOCOLS, RULES, Protocol, protocol, step_seconds
 
 if TYPE_CHECKING:
-    from facthold.facts.problem import FactualRecall
-    from facthold.facts.table import FactTable
     from facthold.train.engine import Member
 
-GROWTH = {"S=R": lambda S: S, "S=R^2": isqrt}
-"""How many relations a table of S subjects has: figures 4, 7 and 8, and figure 9."""
+GROWTH = {"S=R": lambda S: S, "S=R^2": isqrt}  # relations for S subjects: figures 4, 7, 8; figure 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +59,9 @@ class TrainedCell(Cell):
 
     def seconds(self, S: int, R: int, D: int) -> float:
         """Of one run of full length on such a table, about."""
-        d, H, d_h, m = self.sizes
-        return self.training.steps * step_seconds(d=d, Hd_h=H * d_h, m=m, S=S, R=R, A=R * D)
+        return self.training.steps * step_seconds(self.sizes, S, R, D)
 
-    def recall(self, table: "FactTable", seed: int) -> "FactualRecall":
+    def recall(self, table: FactTable, seed: int) -> FactualRecall:
         """The prompts and embeddings of this seed for a table."""
         return seeded_recall(table, self.sizes.d, seed, self.variant, T=self.T)
 
@@ -74,6 +70,11 @@ def in_words(name: str, lrs: tuple[float, ...] = ()) -> str:
     """A protocol in a few words: how long, and at which learning rates."""
     p = protocol(name)
     return f"{name}: {p.steps} steps, lr " + "/".join(f"{lr:g}" for lr in lrs or p.lrs or (p.lr,))
+
+
+def shape(alpha: float, beta: float, H: int, d: int) -> Shape:
+    """H d_h = alpha d and m = beta d, as the authors round them. With d_h below 1 there is no such model."""
+    return Shape(d, H, int(alpha * d / H), int(beta * d))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,26 +91,21 @@ class FactCapacity(TrainedCell):
     growth: Annotated[str, OneOf(GROWTH)] = "S=R"
     rule: Annotated[str, OneOf(RULES)] = "best"  # 'best': 99% at any evaluation; 'final': at the end of training
     goal: Share = 0.99
-    tolerance: Annotated[float, Between(least=0)] = 0.0
-    """Relative width of S at which the search ends; 0: at neighbouring integers."""
+    tolerance: Annotated[float, Between(least=0)] = 0.0  # of S, relative; 0: neighbouring integers
     seeds: Seeds = (0, 1, 2)
     start: Positive = 1.0  # where the search starts, as a multiple of the scaling guess
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(d_h=self.d_h)
+        check_positive(d_h=self.sizes.d_h)
         if self.table == "balanced" and self.D is not None:
-            answers = f"for each S at D={self.D}; take D=None (as many as subjects)"
-            raise ValueError(f"table='balanced' has no table {answers}")
-
-    @property
-    def d_h(self) -> int:
-        """As the authors round it. Below 1 there is no such model."""
-        return int(self.alpha * self.d / self.H)
+            raise ValueError(
+                f"table='balanced' has no table for each S at D={self.D}; take D=None (as many as subjects)"
+            )
 
     @property
     def sizes(self) -> Shape:
-        return Shape(self.d, self.H, self.d_h, int(self.beta * self.d))
+        return shape(self.alpha, self.beta, self.H, self.d)
 
     @property
     def n_params(self) -> int:
@@ -143,13 +139,10 @@ class FactCapacity(TrainedCell):
 
     def run(self) -> Result:
         capacities = find_capacity(self._ask, self.seeds, self.guess, Search(2, 8 * self.guess, self.tolerance))
-        facts = [c.N * self.R(c.N) for c in capacities if c.N is not None]
-        counts: dict[str, float | None] = {"facts": None, "facts_min": None, "facts_max": None}
-        if len(facts) == len(capacities):  # no mean over some of the seeds
-            counts = {"facts": fmean(facts), "facts_min": min(facts), "facts_max": max(facts)}
-        return summary(capacities) | counts | {"n_params": self.n_params, "d_h": self.d_h, "m": self.sizes.m}
+        facts = spread("facts", [c.N and c.N * self.R(c.N) for c in capacities])
+        return summary(capacities) | facts | {"n_params": self.n_params, "d_h": self.sizes.d_h, "m": self.sizes.m}
 
-    def problem(self, S: int, seed: int) -> "FactualRecall":
+    def problem(self, S: int, seed: int) -> FactualRecall:
         """The S R(S) facts of this seed, with their embeddings."""
         return self.recall(seeded_table(self.table, S, self.R(S), self.D, seed), seed)
 
@@ -158,14 +151,11 @@ class FactCapacity(TrainedCell):
         from facthold.train.race import racing
         from facthold.train.tasks import RecallFacts
 
-        columns, n_outputs = self._widths(geometric(S))
-        task = RecallFacts.of(self.problem(S, seed), columns=columns, n_outputs=n_outputs)
+        widest, R = geometric(S), self.R(geometric(S))
+        tokens, answers = 2 * (widest + R) + 1, R * (self.D or widest)  # tokens that can stand in a prompt
+        n_outputs = answers + (tokens if variant(self.variant).outputs == "vocabulary" else 0)
+        task = RecallFacts.of(self.problem(S, seed), columns=tokens, n_outputs=n_outputs)
         return racing(task, self.sizes, seed, variant(self.variant), self.training, (S, seed))
-
-    def _widths(self, S: int) -> tuple[int, int]:
-        """Tokens that can stand in a prompt, and outputs, for a table of S subjects."""
-        tokens, answers = 2 * (S + self.R(S)) + 1, self.R(S) * (self.D or S)
-        return tokens, answers + (tokens if variant(self.variant).outputs == "vocabulary" else 0)
 
     def _ask(self, questions: Sequence[tuple[int, int]]) -> list[Probe]:
         """One round of probes, all trained side by side. A table is stored if one of the learning rates stores it."""
@@ -183,6 +173,49 @@ class FactCapacity(TrainedCell):
         return probes
 
     def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
-        stored, tried = searched(result)
-        weights = self.n_weights
+        (stored, tried), weights = searched(result), self.n_weights
         return no_bound(self.table) or [of_goal(S * self.R(S), self.D or S, self.goal, weights, tried) for S in stored]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactAccuracy(TrainedCell, TableCell):
+    """The accuracy on S R facts of a transformer (d, H, d_h, m), trained to its full length or to 100%."""
+
+    kind: ClassVar[str] = "fact-accuracy"
+
+    d: Count
+    H: Count
+    d_h: Count
+    m: Whole
+    lrs: Annotated[tuple[float, ...], Each(Positive)] = (1e-2,)  # the authors take one learning rate for this figure
+    seed: int = 0
+
+    @property
+    def training(self) -> Protocol:
+        """No run is given up here: the accuracy of a run that fails is the result."""
+        return replace(protocol(self.protocol), goal=1.0, futility=None, lrs=self.lrs)
+
+    @property
+    def sizes(self) -> Shape:
+        return Shape(self.d, self.H, self.d_h, self.m)
+
+    @property
+    def cost(self) -> float:
+        return len(self.lrs) * self.seconds(self.S, self.R, self.D)
+
+    def run(self) -> Result:
+        from facthold.train.race import reached, train
+
+        problem = self.recall(self.facts(self.seed, self.table), self.seed)
+        best = train(problem, self.sizes, self.training, self.seed, self.variant)
+        return {
+            "status": best.run.status, "accuracy": reached(best.run), "final": reached(best.run, "final"),
+            "steps": best.steps, "attention_params": 4 * self.H * self.d * self.d_h, "mlp_params": 2 * self.m * self.d,
+            "n_params": self.sizes.n_params,
+        }  # fmt: skip
+
+    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
+        accuracy = result["accuracy"]
+        counts = accuracy is not None and isfinite(accuracy)
+        found = [of_accuracy(self.n_facts, self.D, accuracy, self.n_weights, len(self.lrs))] if counts else []
+        return no_bound(self.table) or found

@@ -1,4 +1,7 @@
-"""Figures 4 (left), 7, 8 and 9: facts stored against parameters, for transformers of many shapes."""
+"""Figures 4, 7, 8 and 9: facts stored against parameters, and how much of one table transformers of many sizes learn.
+
+In figure 4, right, attention and MLP parameters stand in for each other, down to a floor of attention.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,25 +10,18 @@ from operator import itemgetter
 
 import numpy as np
 
-from facthold.lab import style
-from facthold.lab.cells import Cell
-from facthold.lab.claim import Claim, Judgement
+from facthold.lab import Cell, Claim, Figure, Judgement, Values, cells_of, style
 from facthold.lab.fields import Count, Counts
-from facthold.lab.figure import Figure, Values
-from facthold.lab.registry import cells_of
 from facthold.measure.scaling import Fit
-from facthold.models.sizes import Shape
 from facthold.studies import judging
 from facthold.studies.judging import columns, constant, exponent, facts, grouped, n_params, not_found
-from facthold.studies.memories.growth import half_octaves
-from facthold.studies.transformers.fact_capacity import GROWTH, FactCapacity, in_words
+from facthold.studies.memories.figures import half_octaves
+from facthold.studies.transformers.fact_capacity import GROWTH, FactAccuracy, FactCapacity, in_words, shape
 from facthold.theory.bounds import FACTS_A_PARAMETER
 
 RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)
-TOLERANCE = 0.15
-"""How far the claimed exponent may lie from 1: of one seed and few sizes, its standard error is half of that."""
-CLAIMED = (0.08, 0.22)
-"""Where facts per parameter may lie. The authors draw 0.15; their code finds 0.105 at 3,072 parameters."""
+TOLERANCE = 0.15  # of the exponent 1: with one seed and few sizes, its standard error is half of that
+CLAIMED = (0.08, 0.22)  # facts per parameter: the authors draw 0.15, their code finds 0.105 at 3,072 parameters
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,7 @@ class Grid:
     d: Counts
     n_params: tuple[int, int] = (0, 10**9)  # sizes below and above are left out
     n_sizes: Count = 100  # at most so many sizes per shape, spread evenly from the smallest to the largest
-    larger: tuple[tuple[float, float, int], ...] = ()
-    """Further cells (alpha, beta, d), for a few sizes beyond that range."""
+    larger: tuple[tuple[float, float, int], ...] = ()  # (alpha, beta, d): a few sizes beyond that range
     D: int = 8  # answers per relation; 0: as many as subjects
     growth: str = "S=R"
     table: str = "random"
@@ -60,8 +55,8 @@ def cells(grid: Grid) -> list[Cell]:
 def _sizes(grid: Grid, alpha: float, beta: float, H: int) -> list[int]:
     """The d of a shape: heads of at least one dimension, parameters within the grid's range."""
     low, high = grid.n_params
-    shapes = [Shape(d, H, int(alpha * d / H), int(beta * d)) for d in grid.d]
-    fits = [shape.d for shape in shapes if shape.d_h > 0 and low <= shape.n_params <= high]
+    shapes = [shape(alpha, beta, H, d) for d in grid.d]
+    fits = [sizes.d for sizes in shapes if sizes.d_h > 0 and low <= sizes.n_params <= high]
     keep = np.unique(np.linspace(0, len(fits) - 1, min(grid.n_sizes, len(fits))).round().astype(int))
     return [fits[i] for i in keep]
 
@@ -70,15 +65,16 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     """A panel for each H, a series for each (alpha, beta)."""
     by_heads = grouped(rows, itemgetter("H"))
     canvas, panels = style.panels(len(by_heads), width=6.4, height=5.0)
-    shapes = sorted({(r["alpha"], r["beta"]) for r in rows})
-    alphas, betas = (sorted({shape[i] for shape in shapes}) for i in (0, 1))
+    shapes, relations = sorted({(r["alpha"], r["beta"]) for r in rows}), GROWTH[rows[0]["growth"]]
+    alphas, betas = (sorted(set(ratios)) for ratios in zip(*shapes, strict=True))
     for axes, (H, ours) in zip(panels, by_heads.items(), strict=True):
         style.loglog(axes, _title(ours, H), "parameters", "facts stored")
         for i, (alpha, beta) in enumerate(shapes):
-            series = [_as_facts(r) for r in ours if (r["alpha"], r["beta"]) == (alpha, beta)]
+            series = [r for r in ours if (r["alpha"], r["beta"]) == (alpha, beta)]
             # Of few shapes each has a colour of its own; of many, alpha gives the colour and beta the marker.
             look = (i, i) if len(shapes) <= len(style.COLOURS) else (alphas.index(alpha), betas.index(beta))
-            style.series(axes, n_params, series, rf"$\alpha={alpha:g}, \beta={beta:g}$", *look, line=True)
+            label, in_facts = rf"$\alpha={alpha:g}, \beta={beta:g}$", lambda S: S * relations(S)
+            style.series(axes, n_params, series, label, *look, line=True, y="facts", of_stored=in_facts)
         label = f"facts = {FACTS_A_PARAMETER} parameters (authors)"
         style.guide(axes, [n_params(r) for r in ours], lambda n: FACTS_A_PARAMETER * n, label)
         style.legend(axes, fontsize=7, ncols=2 if len(shapes) > 8 else 1)
@@ -93,24 +89,14 @@ def _title(rows: Sequence[Values], H: int) -> str:
     return f"Transformers, H={H}, ${first['growth']}$, {answers}\n({training})"
 
 
-def _as_facts(row: Values) -> Values:
-    """A row whose capacity is counted in facts, as `style.series` draws it."""
-    R = GROWTH[row["growth"]]
-    per_seed = [s | {"stored": s["stored"] and s["stored"] * R(s["stored"])} for s in row["per_seed"]]
-    renamed = {"N": row["facts"], "N_min": row["facts_min"], "N_max": row["facts_max"]}
-    return {**row, **renamed, "per_seed": per_seed}
-
-
 def fits(rows: Sequence[Values]) -> list[Fit]:
     """Slope and constant of facts against parameters, over all shapes and for each."""
     found = [r for r in rows if r["facts"] is not None]
     several = len({r["H"] for r in found}) > 1
-    groups = {"all shapes": found}
-    for r in sorted(found, key=lambda r: (r["H"], r["alpha"], r["beta"])):
-        heads = f" H={r['H']}" if several else ""
-        groups.setdefault(f"alpha={r['alpha']:g} beta={r['beta']:g}{heads}", []).append(r)
+    shapes = grouped(found, itemgetter("H", "alpha", "beta")).items()
+    names = {f"alpha={alpha:g} beta={beta:g}" + f" H={H}" * several: ours for (H, alpha, beta), ours in shapes}
     result = []
-    for name, ours in groups.items():
+    for name, ours in {"all shapes": found, **names}.items():
         x_y = columns(ours, n_params, facts)
         result += exponent(f"{name}: facts against parameters", *x_y)
         result += constant(f"{name}: facts per parameter", *x_y)
@@ -152,6 +138,77 @@ FIGURES = (
             f"{CAPTION} Here D = S and no two facts share an answer.", paper=MORE_HEADS, D=0, table="balanced"),
     _figure("fig9", "Facts in transformers, many subjects and few relations", f"{CAPTION} Here S = R^2.",
             paper=MORE_HEADS, growth="S=R^2"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HeatmapGrid:
+    """Heads and widths at one embedding dimension; all else as in `FactAccuracy`."""
+
+    H: Counts
+    m: tuple[int, ...]
+    d: Count = 32
+    d_h: Count = 8
+    S: Count = 32
+    R: Count = 32
+    D: Count = 8
+    variant: str = "code"
+    protocol: str = "transformer-code"
+    lrs: tuple[float, ...] = (1e-2,)
+
+
+HEATMAP = {
+    "smoke": HeatmapGrid(H=(1, 4), m=(1, 16), d=8, d_h=4, S=8, R=8, protocol="transformer-smoke"),
+    "quick": HeatmapGrid(H=(1, 2, 4, 8, 16, 32), m=(1, 8, 16, 32, 64, 128), protocol="transformer-short"),
+    "paper": HeatmapGrid(
+        H=(1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28, 32), m=(1, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+    ),
+}
+
+
+def plot_heatmap(rows: Sequence[Values]) -> "style.Canvas":
+    canvas, (axes,) = style.panels(1, width=7.4, height=5.4)
+    attention, mlp = (sorted({r[name] for r in rows}) for name in ("attention_params", "mlp_params"))
+    accuracy = np.full((len(mlp), len(attention)), np.nan)
+    for r in rows:
+        accuracy[mlp.index(r["mlp_params"]), attention.index(r["attention_params"])] = r["accuracy"]
+    mesh = axes.pcolormesh(_edges(attention), _edges(mlp), accuracy, cmap="viridis", vmin=0, vmax=1)
+    canvas.colorbar(mesh, ax=axes, label="accuracy over all facts, best during training")
+    for r in rows:
+        colour = "white" if r["accuracy"] < 0.6 else "black"
+        axes.text(r["attention_params"], r["mlp_params"], f"{r['accuracy']:.2f}", ha="center", va="center",
+                  fontsize=6.5 if len(rows) < 60 else 4.5, color=colour)  # fmt: skip
+    first = rows[0]
+    table = f"S={first['S']}, R={first['R']}, D={first['D']}, d={first['d']}, $d_h$={first['d_h']}"
+    title = f"{table}\n({in_words(first['protocol'], first['lrs'])}, one seed)"
+    style.loglog(axes, title, "attention parameters $4 H d\\, d_h$", "MLP parameters $2 m d$")
+    axes.grid(False)
+    x, y = axes.get_xlim(), axes.get_ylim()
+    floor = 4 * first["d"] * (first["S"] + first["R"])
+    axes.axvline(floor, color="white", linestyle=":", linewidth=1.8, label=r"floor: $H d_h = S + R$")
+    if total := min((r["n_params"] for r in rows if r["accuracy"] >= 0.99), default=None):
+        along = np.geomspace(x[0], min(total * 0.999, x[1]), 200)
+        axes.plot(along, total - along, color="#d1622b", linewidth=1.6,
+                  label=f"{total} parameters in all, the fewest with 99%")  # fmt: skip
+    axes.set(xlim=x, ylim=y)
+    axes.legend(loc="lower left", fontsize=7.5, framealpha=0.85, facecolor="#555555", labelcolor="white")
+    return canvas
+
+
+def _edges(values: Sequence[float]) -> np.ndarray:
+    """Borders half-way between neighbours, in the logarithm."""
+    if len(values) == 1:
+        return np.array([values[0] / 2, values[0] * 2])
+    middle = np.sqrt(np.multiply(values[1:], values[:-1], dtype=float))
+    return np.array([values[0] ** 2 / middle[0], *middle, values[-1] ** 2 / middle[-1]])
+
+
+HEATMAP_FIGURE = Figure(
+    "heatmap", "Attention and MLP parameters stand in for each other", "figure 4, right",
+    "Accuracy over all S R facts, for attention parameters 4 H d d_h (across) and MLP parameters 2 m d (up). On the "
+    "drawn curve the total is constant; left of the dotted line the heads have fewer dimensions than there are "
+    "subjects and relations. The authors' axes leave out the factors 4 and 2.",
+    HEATMAP, lambda grid: [FactAccuracy.of(grid, H=H, m=m) for H, m in product(grid.H, grid.m)], plot_heatmap,
 )  # fmt: skip
 
 

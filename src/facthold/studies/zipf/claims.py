@@ -4,10 +4,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from facthold.lab.cells import Cell
-from facthold.lab.claim import Claim, Judgement
-from facthold.lab.figure import Values
-from facthold.lab.registry import cells_of
+from facthold.lab import Cell, Claim, Judgement, Values, cells_of
 from facthold.recipes import memory_recipes
 from facthold.studies.judging import STANDARD_ERRORS
 from facthold.studies.zipf.losses import MemoryLoss
@@ -48,7 +45,7 @@ def judge_bound(rows: Sequence[Values]) -> Judgement:
     predicted = "loss >= theorem 7 at the bits used"
     ratios, excess = [], []
     for model in (one for row in rows for one in measured(row)):
-        for points in zip(*(seed["points"] for seed in model.per_seed), strict=True):
+        for points in zip(*(seed["points"] for seed in model.seeds), strict=True):
             losses, least = [p["loss"] for p in points], least_loss(points[0]["bits"], model.law.outputs, model.law.p)
             error = stdev(losses) / math.sqrt(len(losses)) if len(losses) > 1 else 0.0
             excess.append(fmean(losses) - least + STANDARD_ERRORS * error)

@@ -10,19 +10,20 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.keys import derive
+from facthold.facts.problem import zipf
 from facthold.facts.seeded import seeded_recall, variant
-from facthold.lab.cells import Cell, Result, TableCell
-from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds, Whole
+from facthold.facts.table import FactTable
+from facthold.lab import Cell, Result, TableCell
+from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds
 from facthold.measure.grids import GRID_BITS, SCALE_BITS, grid_of_bits
 from facthold.models.sizes import Shape
-from facthold.recipes import memory_recipe, memory_recipes
-from facthold.recipes.base import MemoryRecipe
+from facthold.recipes import memory_recipes
+from facthold.studies.memories.capacity import MemoryCell
 from facthold.theory.limits import Frequencies, bits_for_loss, power_law
-from facthold.theory.limits_zipf import product_law
+from facthold.theory.limits_facts import product_law
 from facthold.train.protocols import Protocol, protocol, step_seconds
 
 if TYPE_CHECKING:
-    from facthold.facts.table import FactTable
     from facthold.measure.fact_recall import Questions
     from facthold.memory.associations import Problem
     from facthold.models.memory import Memory
@@ -126,7 +127,7 @@ def methods() -> list[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryLoss(LossCell):
+class MemoryLoss(MemoryCell, LossCell):
     """The loss in bits of one memory under p(x) ~ x^-alpha, at each of some precisions, for each alpha and seed.
 
     The memory has n_params weights and is far too small for N inputs. It holds the most frequent ones and says 1/M
@@ -136,8 +137,6 @@ class MemoryLoss(LossCell):
     kind: ClassVar[str] = "memory-loss"
 
     method: Annotated[str, OneOf(methods)]
-    d: Count
-    m: Whole = 0
     M: Count = 128
     N: Count = 1_000_000
     alphas: Annotated[tuple[float, ...], Each(Annotated[float, Between(least=0)])] = (1.2, 1.5, 2.0)
@@ -145,17 +144,8 @@ class MemoryLoss(LossCell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.recipe.check(self.d, self.m)
         if self.candidates + FRESH >= self.N:
             raise ValueError(f"N={self.N} must be above {self.candidates + FRESH}, more than the memory can hold")
-
-    @property
-    def recipe(self) -> MemoryRecipe:
-        return memory_recipe(self.method)
-
-    @property
-    def n_params(self) -> int:
-        return self.recipe.n_params(self.d, self.m)
 
     @property
     def candidates(self) -> int:
@@ -171,7 +161,6 @@ class MemoryLoss(LossCell):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The fields, and how the memory is made."""
         if self.recipe.loads:
             return super().spec | {"shares": list(self.recipe.loads)}
         return super().spec | ({"training": self.training.spec} if self.is_trained else {})
@@ -212,20 +201,18 @@ class MemoryLoss(LossCell):
 
     def _best(self, made: "Sequence[tuple[Memory, int]]", problem: "Problem", law: Frequencies) -> dict[str, Any]:
         """At each precision the memory and the cut of least loss; and the precision that is nearest to theorem 7."""
-        from facthold.measure.quantise import quantise
-
         K, bits, p = self.candidates, math.log2(self.M), probabilities(law, self.candidates)
         E, U, _ = (np.asarray(array, np.float64) for array in problem.host())
         f = np.asarray(problem.f)
         points: list[dict[str, Any]] = []
         for precision in self.precisions:
-            rounded = [(quantise(memory, grid_of_bits(precision)), k) for memory, k in made]
-            losses = [cut_loss(scores_of(q.model, E[:k], U), f[:k], p[:k], bits, law.tail(k)) for q, k in rounded]
+            rounded = [(*of_precision(memory, precision), k) for memory, k in made]
+            losses = [cut_loss(scores_of(q, E[:k], U), f[:k], p[:k], bits, law.tail(k)) for q, _, k in rounded]
             loss, cut = min(losses)
-            B = rounded[0][0].bits + self.chosen_bits(K + 1, len(losses))
+            B = rounded[0][1] + self.chosen_bits(K + 1, len(losses))
             points.append({"precision": precision, "bits": B, "loss": loss, "k": cut, "of": losses.index(min(losses))})
         best = with_best(points, self.M, law)
-        scores = scores_of(quantise(made[best["of"]][0], grid_of_bits(best["precision"])).model, E, U)
+        scores = scores_of(of_precision(made[best["of"]][0], best["precision"])[0], E, U)
         uncut, _ = fitted(scores, f, np.append(p, np.full(FRESH, law.tail(K) / FRESH)))
         return best | {"uncut": uncut}
 
@@ -280,8 +267,7 @@ class ZipfFacts(LossCell, TableCell):
     D: Count = 8
     alpha_s: float = 1.5
     alpha_r: float = 0.0
-    taught: Annotated[float, Between(least=0)] = 0.0
-    """Facts per parameter, the most frequent ones, that training asks for, all equally often; 0: all facts, by p."""
+    taught: Annotated[float, Between(least=0)] = 0.0  # most frequent facts per parameter, taught alike; 0: all, by p
     T: Annotated[int, Between(least=3)] = 8
     n_noise: Count = 16
     """Few, and short prompts: finding s and r among as many noise tokens as subjects is beyond models of this size,
@@ -305,20 +291,22 @@ class ZipfFacts(LossCell, TableCell):
         return super().spec | {"training": self.training.spec, "model": asdict(variant(VARIANT)), "draws": DRAWS}
 
     @property
+    def sizes(self) -> Shape:
+        return Shape(self.d, self.H, self.d_h, self.m)
+
+    @property
     def n_params(self) -> int:
         """Weights and biases: all that is trained."""
-        return Shape(self.d, self.H, self.d_h, self.m).n_params + self.m
+        return self.sizes.n_params + self.m
 
     @property
     def cost(self) -> float:
-        sizes = {"d": self.d, "Hd_h": self.H * self.d_h, "m": self.m, "S": self.S, "R": self.R, "A": self.R * self.D}
-        return len(self.seeds) * len(self.lrs) * (2 + self.steps * step_seconds(**sizes))
+        return len(self.seeds) * len(self.lrs) * (2 + self.steps * step_seconds(self.sizes, self.S, self.R, self.D))
 
     def run(self) -> Result:
         return {"n_params": self.n_params, "per_seed": [self._seed(seed) for seed in self.seeds]}
 
     def _seed(self, seed: int) -> dict[str, Any]:
-        from facthold.facts.prompts import zipf
         from facthold.train.engine import fit
         from facthold.train.race import racing
         from facthold.train.tasks import RecallFacts
@@ -327,9 +315,8 @@ class ZipfFacts(LossCell, TableCell):
         p = zipf(table, self.alpha_s, self.alpha_r)
         problem = seeded_recall(table, self.d, seed, VARIANT, T=self.T, n_noise=self.n_noise, p=self.taught_p(p))
         task = RecallFacts.of(problem, batch=self.batch)
-        shape = Shape(self.d, self.H, self.d_h, self.m)
         # No race: every learning rate is wanted to its end.
-        runs = fit(racing(task, shape, seed, variant(VARIANT), self.training, race=None), self.training)
+        runs = fit(racing(task, self.sizes, seed, variant(VARIANT), self.training, race=None), self.training)
         sound = [run.model for run in runs if run.status != "diverged"]
         if not sound:
             return {"status": "diverged", "loss": None}
@@ -348,7 +335,7 @@ class ZipfFacts(LossCell, TableCell):
         return taught
 
     def _points(
-        self, model: "Transformer", table: "FactTable", p: Float[np.ndarray, " facts"], questions: "Questions",
+        self, model: "Transformer", table: FactTable, p: Float[np.ndarray, " facts"], questions: "Questions",
         seed: int,
     ) -> tuple[list[dict[str, Any]], float]:  # fmt: skip
         """Bits and losses at each precision, the finest last, and there the loss over all answers."""
@@ -372,7 +359,7 @@ class ZipfFacts(LossCell, TableCell):
         return points, over_all
 
 
-def of_precision(model: "Transformer", bits: int) -> "tuple[Transformer, float]":
+def of_precision(model: Any, bits: int) -> tuple[Any, float]:
     """The model with all weights and biases rounded, and the bits that it takes; 32 bits leave it as it was trained."""
     from facthold.measure.bits import parameters_bits
     from facthold.measure.quantise import quantise

@@ -5,29 +5,24 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean, geometric_mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from facthold.lab import style
-from facthold.lab.cells import Cell
+from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Count, Counts, Positive
-from facthold.lab.figure import Figure, Values
 from facthold.measure.scaling import Fit, fit_exponent
 from facthold.recipes import memory_recipe
 from facthold.recipes.base import LINEAR
+from facthold.studies.judging import grouped
 from facthold.studies.zipf.losses import MemoryLoss, ZipfFacts, methods, waste
 from facthold.theory.bounds import guide, guide_constant
 from facthold.theory.limits import Frequencies, least_loss, power_law
-from facthold.theory.limits_zipf import product_law
+from facthold.theory.limits_facts import product_law
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
-
-FACTS, TAUGHT = "transformer", "transformer, most frequent facts"
-"""Names of curves: trained on all facts by p(s, r), and on the most frequent ones, all equally often."""
+FACTS, TAUGHT = "transformer", "transformer, most frequent facts"  # trained by p(s, r), or on these equally often
 
 
 @dataclass(frozen=True)
@@ -49,8 +44,7 @@ class Grid:
     memory_steps: Count = 2048
     steps: Count = 4096
     lrs: tuple[float, ...] = (2e-2,)
-    taught: tuple[tuple[float, float], ...] = ((1.5, 0.0),)
-    """Laws for which transformers are also taught the most frequent facts alone."""
+    taught: tuple[tuple[float, float], ...] = ((1.5, 0.0),)  # laws for which the most frequent facts are taught too
     share: Positive = 0.05  # so many of them per parameter
     n_seeds: Count = 3
     transformer_seeds: Count = 2
@@ -104,38 +98,16 @@ class Law(NamedTuple):
     outputs: int  # M, or D: an answer that is not known costs its logarithm
 
 
-class Measured(NamedTuple):
-    """Losses of one model under one law."""
-
-    name: str
-    law: Law
-    per_seed: Sequence[Values]  # without training that diverged
-    other: str  # a second loss: of a memory if it answers everything itself, of a transformer over all answers
-
-
-def measured(row: Values) -> Iterator[Measured]:
-    """What a row has, law by law."""
-    if "curves" in row:
-        for curve in row["curves"]:
-            a = curve["alpha"]
-            law = Law(f"alpha={a:g}", 1 - a, power_law(row["N"], a), row["M"])
-            yield Measured(row["method"], law, curve["per_seed"], "uncut")
-    else:
-        a, b = row["alpha_s"], row["alpha_r"]
-        law = Law(f"alpha_s={a:g} alpha_r={b:g}", 1 - a, product_law(row["S"], row["R"], a, b), row["D"])
-        sound = [one for one in row["per_seed"] if one["loss"] is not None]
-        yield Measured(TAUGHT if row["taught"] else FACTS, law, sound, "answers")
-
-
 class Curve(NamedTuple):
-    """Losses of one kind of model under one law, one point per size and seed."""
+    """Losses of one kind of model under one law, of one size or of several."""
 
     name: str
     law: Law
-    sizes: list[float]
-    bits: list[float]
-    loss: list[float]
-    other: list[float]
+    other: str  # a second loss: of a memory if it answers everything itself, of a transformer over all answers
+    seeds: list[dict[str, Any]]  # what each seed gave at each size, without training that diverged
+
+    def all(self, name: str) -> list[float]:
+        return [seed[name] for seed in self.seeds]
 
     @property
     def is_memory(self) -> bool:
@@ -143,12 +115,12 @@ class Curve(NamedTuple):
 
     @property
     def has_slope(self) -> bool:
-        return len(set(self.sizes)) > 2
+        return len(set(self.all("n_params"))) > 2
 
     @property
     def slope(self) -> Fit:
         """The measured exponent of the loss in the bits."""
-        return self._exponent("loss in bits of the model", self.loss)
+        return self._exponent("loss in bits of the model", self.all("loss"))
 
     def expected_slope(self, *, logarithm: bool) -> Fit:
         """The exponent of `expected` at the measured bits, for the true N: a finite tail bends a power law."""
@@ -161,18 +133,32 @@ class Curve(NamedTuple):
         It stores the k most frequent associations with the same bits for each (B = c k) or, as theorem 1's margins
         need it for ever smaller losses, with bits that grow with the logarithm (B = c k ln k).
         """
-        p, outputs = self.law.p, self.law.outputs
-        wasted = [waste(B, loss, outputs, p) for B, loss in zip(self.bits, self.loss, strict=True)]
+        p, outputs, bits = self.law.p, self.law.outputs, self.all("bits")
+        wasted = [waste(B, loss, outputs, p) for B, loss in zip(bits, self.all("loss"), strict=True)]
         if not logarithm:
             level = geometric_mean(wasted)
-            return [least_loss(B / level, outputs, p) for B in self.bits]
-        bits = math.log2(outputs)
-        k = [max(math.e, B / w / bits) for B, w in zip(self.bits, wasted, strict=True)]
-        c = geometric_mean([guide_constant(n, B) for n, B in zip(k, self.bits, strict=True)])
-        return [least_loss(bits * guide(B, c), outputs, p) for B in self.bits]
+            return [least_loss(B / level, outputs, p) for B in bits]
+        of_one = math.log2(outputs)
+        k = [max(math.e, B / w / of_one) for B, w in zip(bits, wasted, strict=True)]
+        c = geometric_mean([guide_constant(n, B) for n, B in zip(k, bits, strict=True)])
+        return [least_loss(of_one * guide(B, c), outputs, p) for B in bits]
 
     def _exponent(self, what: str, loss: list[float]) -> Fit:
-        return fit_exponent(f"{self.name}, {self.law.text}: {what}", self.bits, loss)
+        return fit_exponent(f"{self.name}, {self.law.text}: {what}", self.all("bits"), loss)
+
+
+def measured(row: Values) -> Iterator[Curve]:
+    """What a row has, law by law."""
+    if "curves" in row:
+        for curve in row["curves"]:
+            a = curve["alpha"]
+            law = Law(f"alpha={a:g}", 1 - a, power_law(row["N"], a), row["M"])
+            yield Curve(row["method"], law, "uncut", curve["per_seed"])
+    else:
+        a, b = row["alpha_s"], row["alpha_r"]
+        law = Law(f"alpha_s={a:g} alpha_r={b:g}", 1 - a, product_law(row["S"], row["R"], a, b), row["D"])
+        sound = [seed for seed in row["per_seed"] if seed["loss"] is not None]
+        yield Curve(TAUGHT if row["taught"] else FACTS, law, "answers", sound)
 
 
 def curves(rows: Sequence[Values]) -> list[Curve]:
@@ -180,29 +166,23 @@ def curves(rows: Sequence[Values]) -> list[Curve]:
     found: dict[tuple[str, str], Curve] = {}
     for row in sorted(rows, key=lambda row: row["n_params"]):
         for one in measured(row):
-            curve = found.setdefault((one.name, one.law.text), Curve(one.name, one.law, [], [], [], []))
-            for seed in one.per_seed:
-                point = row["n_params"], seed["bits"], seed["loss"], seed[one.other]
-                for column, value in zip(curve[2:], point, strict=True):
-                    column.append(value)
+            curve = found.setdefault((one.name, one.law.text), one._replace(seeds=[]))
+            curve.seeds.extend(seed | {"n_params": row["n_params"]} for seed in one.seeds)
     order = models()
     ordered = sorted(found.values(), key=lambda c: (not c.is_memory, -c.law.exponent, c.law.text, order.index(c.name)))
-    return [curve for curve in ordered if curve.loss]
+    return [curve for curve in ordered if curve.seeds]
 
 
 def fits(rows: Sequence[Values]) -> list[Fit]:
     """Measured exponents; after each that of constant waste, and for memories that of a logarithmic one."""
-    return [
-        fit
-        for curve in curves(rows) if curve.has_slope
-        for fit in (
-            curve.slope, curve.expected_slope(logarithm=False),
-            *([curve.expected_slope(logarithm=True)] if curve.is_memory else []),
-        )
-    ]  # fmt: skip
+    result = []
+    for curve in (curve for curve in curves(rows) if curve.has_slope):
+        result += [curve.slope, curve.expected_slope(logarithm=False)]
+        result += [curve.expected_slope(logarithm=True)] if curve.is_memory else []
+    return result
 
 
-def plot(rows: Sequence[Values]) -> "Canvas":
+def plot(rows: Sequence[Values]) -> "style.Canvas":
     found = curves(rows)
     by_kind = [sorted({c.law.text for c in found if c.is_memory == memory}) for memory in (True, False)]
     width = max(1, *map(len, by_kind))
@@ -215,7 +195,7 @@ def plot(rows: Sequence[Values]) -> "Canvas":
     return canvas
 
 
-def _panel(axes: "Axes", found: Sequence[Curve]) -> None:
+def _panel(axes: "style.Axes", found: Sequence[Curve]) -> None:
     """The curves of one law, which are all of memories or all of transformers."""
     memory = found[0].is_memory
     beside = "the same, answering all inputs" if memory else "over all answers, blocks not known"
@@ -223,15 +203,16 @@ def _panel(axes: "Axes", found: Sequence[Curve]) -> None:
     law = re.sub(r"alpha(_[sr])?", r"$\\alpha\1$", found[0].law.text)
     style.loglog(axes, title + law, "bits of the model", "loss (bits)")
     for i, curve in enumerate(found):
-        number = models().index(curve.name)
-        look = style.mark(number)
-        bits, loss, other = _means(curve)
+        look = style.mark(models().index(curve.name))
+        sizes = grouped(curve.seeds, itemgetter("n_params")).values()
+        bits = [geometric_mean([seed["bits"] for seed in size]) for size in sizes]
+        loss, other = ([fmean(seed[name] for seed in size) for size in sizes] for name in ("loss", curve.other))
         label = f"exponent {curve.slope.slope:.2f}" if curve.has_slope else "measured"
-        axes.plot(curve.bits, curve.loss, markersize=3, alpha=0.45, linestyle="none", **look)
+        axes.plot(curve.all("bits"), curve.all("loss"), markersize=3, alpha=0.45, linestyle="none", **look)
         axes.plot(bits, loss, markersize=5, linewidth=1, label=f"{curve.name}: {label}", **look)
         axes.plot(bits, other, markersize=3, linewidth=0.8, linestyle=":", label=None if i else beside, **look)
     _, exponent, p, outputs = found[0].law
-    bits = [B for c in found for B in c.bits]
+    bits = [B for c in found for B in c.all("bits")]
     line = np.geomspace(min(bits) / 2, max(bits), 80)
     least = np.array([least_loss(B, outputs, p) for B in line])
     if (known := least > 0).any():
@@ -242,24 +223,14 @@ def _panel(axes: "Axes", found: Sequence[Curve]) -> None:
     style.legend(axes)
 
 
-def _means(curve: Curve) -> tuple[list[float], list[float], list[float]]:
-    """Bits and both losses, over the seeds of each size; of bits the geometric mean."""
-    at = [[i for i, n in enumerate(curve.sizes) if n == size] for size in sorted(set(curve.sizes))]
-    bits = [geometric_mean([curve.bits[i] for i in of]) for of in at]
-    return bits, [fmean(curve.loss[i] for i in of) for of in at], [fmean(curve.other[i] for i in of) for of in at]
-
-
 FIGURE = Figure(
-    name="zipf",
-    title="Scaling laws: loss against bits where frequencies are power laws",
-    place="corollary 1; beyond the paper: its discussion's question about factual recall",
-    caption=(
-        "Models that are too small for all that they are asked. Above: memories of uniformly random maps to M outputs, "
-        "p(x) ~ x^-alpha; each stores the most frequent associations and says 1/M for the others (dotted: it answers "
-        "all inputs itself). Below: trained transformers, p(s, r) ~ s^-alpha_s r^-alpha_r; the loss is over the D "
-        "answers of the asked relation (dotted: over all R D answers). Weights are rounded to as many bits as leave "
-        "the model nearest to theorem 7; scales and choices count too. Black: theorem 7 with p sorted, exact at "
-        "these sizes. Dashed: the slope of corollary 1 from the smallest model's bits on. Small points: seeds."
-    ),
-    presets=PRESETS, cells=cells, plot=plot, fits=fits,
+    "zipf", "Scaling laws: loss against bits where frequencies are power laws",
+    "corollary 1; beyond the paper: its discussion's question about factual recall",
+    "Models that are too small for all that they are asked. Above: memories of uniformly random maps to M outputs, "
+    "p(x) ~ x^-alpha; each stores the most frequent associations and says 1/M for the others (dotted: it answers all "
+    "inputs itself). Below: trained transformers, p(s, r) ~ s^-alpha_s r^-alpha_r; the loss is over the D answers of "
+    "the asked relation (dotted: over all R D answers). Weights are rounded to as many bits as leave the model nearest "
+    "to theorem 7; scales and choices count too. Black: theorem 7 with p sorted, exact at these sizes. Dashed: the "
+    "slope of corollary 1 from the smallest model's bits on. Small points: seeds.",
+    PRESETS, cells, plot, fits,
 )  # fmt: skip

@@ -1,4 +1,9 @@
-"""One softmax head with its matrices not factorised (section 5): W_OV = W_O^T W_V and W_KQ = W_K^T W_Q."""
+"""One head of section 5, with softmax or linear attention; its matrices are not factorised.
+
+Linear attention has orthonormal embeddings (equation 13): a prompt is its token counts, and F_lin only ever meets the
+numbers W_OV(a, z) = phi(a)^T W_OV phi(z) and W_KQ(z) = phi(z)^T W_KQ phi(EOS). Gradient flow on the matrices is that
+on these: the rest of the matrices never gets a gradient.
+"""
 
 import equinox as eqx
 import jax
@@ -10,15 +15,27 @@ from facthold._util.errors import check_positive
 from facthold.models.attention import attend_counts
 
 
+class LinearAttention(eqx.Module):
+    """F_lin in its own coordinates: the logit of a is sum_z c(z) W_OV(a, z) W_KQ(z)."""
+
+    W_OV: Float[Array, "A tokens"]
+    W_KQ: Float[Array, " tokens"]
+
+    @property
+    def Theta(self) -> Float[Array, "A tokens"]:
+        """What one token z adds to the logit of a. The loss is convex in it."""
+        return self.W_OV * self.W_KQ
+
+    def logits(self, counts: Float[Array, "n tokens"]) -> Float[Array, "n A"]:
+        """phi(a)^T F_lin for prompts given as token counts."""
+        return counts @ self.Theta.T
+
+
 class SoftmaxHead(eqx.Module):
-    """F(X) = W_OV X^T softmax(X W_KQ x_T), for fixed embeddings of any kind."""
+    """F(X) = W_OV X^T softmax(X W_KQ x_T) with W_OV = W_O^T W_V and W_KQ = W_K^T W_Q, for embeddings of any kind."""
 
     W_OV: Float[Array, "d d"]
     W_KQ: Float[Array, "d d"]
-
-    @property
-    def d(self) -> int:
-        return self.W_OV.shape[0]
 
     def __call__(self, X: Float[Array, "n T d"]) -> Float[Array, "n d"]:
         """F of prompts given as embedded sequences, as it stands."""

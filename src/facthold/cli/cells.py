@@ -1,16 +1,22 @@
-"""How far a run is: plain lines on standard error, and on a terminal a bar with the time left below them."""
+"""Cells that commands compute: where they run, and lines or a bar that say how far they are."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from facthold.cli.common import heed
+from facthold.cli.app import heed
 from facthold.cli.printing import count, messages
+from facthold.lab.api import AnyStore, opened
 from facthold.lab.cells import Cell, Result
+from facthold.lab.cluster import RayCluster
 from facthold.lab.places import InProcess, Place
 from facthold.lab.report import duration
-from facthold.lab.tally import Best, Tally
+from facthold.lab.runner import Listener, run_cells
+from facthold.lab.status import Best, Tally
+from facthold.lab.store import Rows
+from facthold.lab.workers import Workers
 
 SILENCE = 30.0  # seconds after which a run without a terminal says that it is still going
 BAR = (
@@ -19,16 +25,28 @@ BAR = (
 )  # fmt: skip
 
 
-class CellProgress:
-    """A `Listener` of the runner."""
+def find_place(workers: int | None, ray: str | None) -> Place:
+    """Where --workers and --ray say that cells run; without them, in this process."""
+    if workers is not None and ray is not None:
+        raise ValueError("take one of --workers and --ray: cells run in local processes or on a cluster")
+    if ray is not None:
+        return RayCluster(ray)
+    return InProcess() if workers is None else Workers(workers)
+
+
+def compute_cells(title: str, cells: Sequence[Cell], store: AnyStore, place: Place) -> Rows:
+    """The rows of these cells, computed where they are not stored, with a bar or lines that say how far it is."""
+    with opened(store) as kept, CellProgress(title, place) as progress:
+        return run_cells(cells, kept, progress, place=place, title=title)
+
+
+class CellProgress(Listener, AbstractContextManager["CellProgress"]):
+    """Says how far a run is."""
 
     def __init__(self, title: str, place: Place | None = None) -> None:
         self.title, self.place = title, place or InProcess()
         self.tally = Tally([])
         self.bar: Progress | None = None
-
-    def __enter__(self) -> "CellProgress":
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
@@ -41,10 +59,8 @@ class CellProgress:
     def begin(self, todo: Sequence[Cell], n_stored: int) -> None:
         stored = f", {n_stored} already stored" if n_stored else ""
         self._say(f"{self.title}: {count(len(todo), 'cell')} to compute{stored}")
-        if not todo:
-            return
         self.tally = Tally(todo, self.place.lanes)
-        if messages.is_terminal:
+        if todo and messages.is_terminal:
             self.bar = Progress(*BAR, console=messages)
             self.task = self.bar.add_task(self.title, total=1.0, left="")
             self.bar.start()
