@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from facthold._util.keys import derive
-from facthold.facts.seeded import seeded_recall, seeded_table
+from facthold.facts.problem import seeded_recall, seeded_table
 from facthold.measure.fact_recall import fact_accuracy, fact_margins
 from facthold.models.sizes import Shape
 from facthold.recipes import fact_recipe

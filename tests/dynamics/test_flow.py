@@ -131,7 +131,7 @@ def assert_same(ours: Trajectory, other: Trajectory, atol: float = AGREE) -> Non
 @pytest.mark.parametrize("start", ["balanced", "equal"])
 @each_table
 def test_direct_and_log_coordinates_pooled_and_enumerated_noise_are_one_flow(table: str, start: str) -> None:
-    """Pooled with logarithms against enumerated without. (Pooled without is what `test_dynamics_reduced` checks.)"""
+    """Pooled with logarithms against enumerated without. (Pooled without is what `theory/test_reduced.py` checks.)"""
     ours, other = flow(table, start_of(start), "pooled", "log"), flow(table, start_of(start), "enumerated", "direct")
     assert_same(ours, other)
 

@@ -11,7 +11,7 @@ import pytest
 
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
-from facthold.facts.seeded import SEQUENCE
+from facthold.facts.problem import SEQUENCE
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge.build import NOISE, build
 from facthold.measure.bits import table_bits

@@ -318,7 +318,7 @@ def test_an_empty_batch_is_refused() -> None:
 
 
 LARGE = """
-from facthold.facts.seeded import seeded_recall, seeded_table
+from facthold.facts.problem import seeded_recall, seeded_table
 from facthold.models.sizes import Shape
 from facthold.train.protocols import Protocol
 from facthold.train.race import train

@@ -14,7 +14,7 @@ from scipy import stats
 from facthold._util.errors import FactholdError
 from facthold.construct.attention import gaps, partition, partition_into, separating_keys
 from facthold.construct.dimensions import NOISE, separating_dimensions, tokens_per_head
-from facthold.facts.seeded import seeded_recall, seeded_table
+from facthold.facts.problem import seeded_recall, seeded_table
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.plan import calibrations as kept

@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 import pytest
 
-from facthold.facts.seeded import seeded_recall, seeded_table
+from facthold.facts.problem import seeded_recall, seeded_table
 from facthold.memory.associations import seeded_problem
 from facthold.models.saving import to_numpy
 from facthold.recipes import fact_recipe, fact_recipes, make_memory, memory_recipe, memory_recipes

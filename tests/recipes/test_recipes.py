@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from facthold.facts.seeded import seeded_recall, seeded_table
+from facthold.facts.problem import seeded_recall, seeded_table
 from facthold.facts.table import FactTable
 from facthold.memory.associations import seeded_problem
 from facthold.models.judge import judge_table

@@ -154,7 +154,7 @@ def stored() -> tuple[Transformer, list[Run], list[tuple[float, float]]]:
 
 def test_a_small_table_is_stored_and_recalled_in_noise() -> None:
     """Each fact wins by the margin it was stored with, less the codes' own scores, and a hundredth for leak and
-    rounding: a code in a prompt is off by less than a thousandth (`test_construct_gates`)."""
+    rounding: a code in a prompt is off by less than a thousandth (`construct/test_gates.py`)."""
     model, _, _ = stored()
     assert model.m == 3 * WIDTH
     margins = fact_margins(model, gated()[0], key=KEY, draws=10)

@@ -4,7 +4,6 @@ import json as json_text
 import sys
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,7 +170,7 @@ def locate(
         with working(f"taking {count(len(opened.table), 'fact')} apart") as say:
             about, say_it = locate_all(opened, seed=seed, say=say).as_json(), _show_all
     else:
-        about, say_it = asdict(opened.locate(str(subject), str(relation), seed=seed)), _show
+        about, say_it = opened.locate(str(subject), str(relation), seed=seed).as_json(), _show
     print_json(about) if json else say_it(about, top)
 
 

@@ -12,8 +12,8 @@ from facthold.cli.inputs import about_table, real_rows, refuse, say_table, split
 from facthold.cli.printing import count, print_json, working
 from facthold.construct.dimensions import NOISE
 from facthold.facts.files import check_ending, read_facts, to_csv, write_facts
+from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
-from facthold.facts.seeded import SEQUENCE
 
 
 @command()

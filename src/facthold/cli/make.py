@@ -14,7 +14,7 @@ from facthold.cli import inputs
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.printing import count, print_json, working
-from facthold.facts.seeded import SEQUENCE, seeded_recall, seeded_table
+from facthold.facts.problem import SEQUENCE, seeded_recall, seeded_table
 from facthold.facts.table import FactTable, random_share
 from facthold.models.sizes import Shape
 from facthold.recipes import make_memory, recipes

@@ -25,9 +25,7 @@ from facthold.train.engine import Listener, Member, Run, Seen, fit
 from facthold.train.protocols import BATCH, Protocol
 from facthold.train.tasks import Task
 
-DRAWS = (
-    4  # prompts of each fact at an evaluation, where noise is drawn: two or more, to take an error from their spread
-)
+DRAWS = 4  # prompts of each fact at an evaluation where noise is drawn: an error is taken from their spread
 
 
 class LearnFacts(Task):

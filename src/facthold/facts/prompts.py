@@ -30,8 +30,8 @@ class Prompts(eqx.Module):
     subjects: Int[Array, " facts"]
     relations: Int[Array, " facts"]  # as tokens: S + r
     answers: Int[Array, " facts"]  # from 0, not as tokens
-    keep: Float[Array, " facts"]  # Walker's alias table: draw i uniformly, keep it with this probability,
-    other: Int[Array, " facts"]  # else take this one
+    keep: Float[Array, " facts"]  # Walker's alias table: the probability to keep i, drawn uniformly
+    other: Int[Array, " facts"]  # what is taken instead of it
     n_facts: Int[Array, ""]
     first_noise: Int[Array, ""]
     n_noise: Int[Array, ""]

@@ -25,9 +25,7 @@ class Source:
     extra: str  # the extra of facthold that installs the packages
     licence: str
     origin: str  # where the packages have their data from
-    read: Callable[
-        [], Iterable[tuple[str, str, Any]]
-    ]  # every fact of every relation; empty or None where one is missing
+    read: Callable[[], Iterable[tuple[str, str, Any]]]  # every fact of every relation; empty or None: it is missing
     several: tuple[str, ...] = ()  # relations in which a subject may have several answers: only there when named
 
     @property

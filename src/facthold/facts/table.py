@@ -69,15 +69,17 @@ class FactTable:
     @classmethod
     def of(cls, facts: Any, on_conflict: str = "error") -> "FactTable":
         """A table of ``facts``: the path of a file, a frame, a list, a dictionary or a table, as `read_facts` takes
-        them. A column p is left out here; `read_facts` gives both.
-        """
+        them. A column p is left out here; `read_facts` gives both."""
         from facthold.facts.files import read_facts
 
         return read_facts(facts, on_conflict)[0]
 
     @classmethod
     def from_rows(cls, rows: Iterable[Sequence[Any]], on_conflict: str = "error") -> "FactTable":
-        """A table from (subject, relation, answer) texts as they are; `of` cleans names and takes all else too."""
+        """A table from (subject, relation, answer) texts as they are; `of` cleans names and takes all else too.
+
+        Where a question has several answers: 'error' refuses them, 'first' takes the first, 'all' makes each right.
+        """
         check_one_of("on_conflict", on_conflict, ON_CONFLICT)
         facts = list(rows)
         for i, fact in enumerate(facts):

@@ -1,5 +1,10 @@
 """A model of your own facts: asked, edited and looked into."""
 
+from typing import TYPE_CHECKING
+
 from facthold._util.lazy import modules_of
 
-__getattr__ = modules_of(__name__)
+if TYPE_CHECKING:
+    from facthold.knowledge import edit, locate  # noqa: F401
+else:
+    __getattr__ = modules_of(__name__)

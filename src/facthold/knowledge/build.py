@@ -12,7 +12,7 @@ from facthold._util.errors import FactholdError, check_one_of, check_positive
 from facthold.construct.dimensions import NOISE as NOISE
 from facthold.construct.dimensions import smallest
 from facthold.facts.files import read_facts
-from facthold.facts.seeded import SEQUENCE, Variant
+from facthold.facts.problem import SEQUENCE, Variant
 from facthold.facts.table import FactTable
 from facthold.knowledge.model import Model
 from facthold.measure.bits import table_bits

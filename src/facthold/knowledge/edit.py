@@ -47,7 +47,7 @@ class Report:
     said: str  # what it says now, in most of the prompts
     efficacy: float  # share of fresh prompts that say the new answer; for 'forget', that do not say the old one
     matrix: str  # what was changed: the last linear map, or a neuron of its own
-    size: float  # frobenius norm of the change over that of the last linear map
+    size: float  # Frobenius norm of the change over that of the last linear map
     rank: int  # of the change: 1, or 0 where nothing had to change
     others: int  # other facts of the table
     specificity: float  # share of the others that were right and still are

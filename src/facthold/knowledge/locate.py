@@ -9,7 +9,7 @@ component is set to zero in turn, and the model is asked again.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -109,6 +109,9 @@ class Location:
     bias: float
     parts: tuple[Part, ...]
     neurons: tuple[tuple[int, float], ...]  # the neurons with the largest parts of the margin
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 def locate_all(known: Model, *, seed: int = 0, say: Callable[[str], None] = lambda news: None) -> Located:

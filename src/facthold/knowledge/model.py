@@ -87,6 +87,11 @@ class Model:
         """The share of its facts that it says right, each in one prompt with fresh noise."""
         return float(judge_table(self.model, self.problem, seed=FRESH).recalled.mean())
 
+    @property
+    def facts_per_param(self) -> float:
+        """Facts that it says right for each of its parameters."""
+        return self.recall * len(self.table) / self.n_params
+
     @cached_property
     def forward(self) -> Forward:
         return Forward.of(self.model, self.problem)

@@ -1,9 +1,13 @@
 """Cells, their store and places, figures and claims; knows no study. What studies declare is named here."""
 
 from facthold.lab import style
+from facthold.lab.accounts import FLOAT_BITS, Account, of_accuracy, of_goal
 from facthold.lab.cells import Cell, Result, TableCell
 from facthold.lab.claim import Claim, Judgement
 from facthold.lab.figure import Figure, Values
 from facthold.lab.registry import cells_of
 
-__all__ = ["Cell", "Claim", "Figure", "Judgement", "Result", "TableCell", "Values", "cells_of", "style"]
+__all__ = [
+    "FLOAT_BITS", "Account", "Cell", "Claim", "Figure", "Judgement", "Result", "TableCell", "Values", "cells_of",
+    "of_accuracy", "of_goal", "style",
+]  # fmt: skip

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from facthold.facts.seeded import seeded_table
+from facthold.facts.problem import seeded_table
 from facthold.facts.table import FactTable
 from facthold.lab.accounts import Account
 from facthold.lab.fields import Count, check_fields

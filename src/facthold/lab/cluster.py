@@ -27,13 +27,13 @@ class RayCluster(OneLaneEach):
     label = "a Ray cluster"
 
     def __init__(self, address: str) -> None:
-        (self._ray,) = optional("a Ray cluster needs Ray: pip install 'facthold[cluster]'", "ray")
         found = re.fullmatch(r"([\w.-]+|\[[0-9a-fA-F:.]+\]):(\d{1,5})", address)  # only what Ray's own driver takes
         if address != "auto" and not (found and 0 < int(found[2]) < 2**16):
             raise FactholdError(
                 f"ray={address} is no address; give host:port as `ray start --head` prints it, such as 10.0.0.1:6379, "
                 "or auto"
             )
+        (self._ray,) = optional("a Ray cluster needs Ray: pip install 'facthold[cluster]'", "ray")
         self.address = address
         self._ours = False
         self._lanes, self._counted, self._answered = 0, 0.0, 0.0

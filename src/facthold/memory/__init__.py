@@ -18,9 +18,7 @@ EMBEDDINGS: Mapping[str, Drawn] = {
     "gaussian": lambda n, d, draw: draw.standard_normal((n, d)) / np.sqrt(d),
     # uniform on {-1, +1}^d / sqrt(d): the patterns of Hopfield networks
     "signs": lambda n, d, draw: np.where(draw.standard_normal((n, d)) > 0, 1, -1) / np.sqrt(d),
-    "orthogonal": lambda n, d, draw: np.eye(
-        n, d
-    ),  # one-hot; only d of them, which is why superposition is needed (3.1)
+    "orthogonal": lambda n, d, draw: np.eye(n, d),  # only d of them: why superposition is needed (remark in 3.1)
 }
 """n rows in d dimensions."""
 MAPS: Mapping[str, Drawn] = {

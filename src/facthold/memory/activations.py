@@ -43,8 +43,10 @@ class ReLU:
 
         1/sqrt(2 pi), 1/2, then (-1)^(k/2+1) (k-3)!! / sqrt(2 pi k!) for even k, zero for odd k.
         """
-        if k < 2:
-            return (1 / math.sqrt(2 * math.pi), 0.5)[k]
+        if k == 0:
+            return 1 / math.sqrt(2 * math.pi)
+        if k == 1:
+            return 0.5
         if k % 2:
             return 0.0
         double_factorial = math.prod(range(k - 3, 0, -2))

@@ -13,8 +13,7 @@ import numpy as np
 
 from facthold._util.errors import check_positive
 from facthold._util.keys import PRNGKeyArray, derive
-from facthold.facts.problem import FactualRecall
-from facthold.facts.seeded import seeded_recall
+from facthold.facts.problem import FactualRecall, seeded_recall
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.train.protocols import Protocol
@@ -229,7 +228,7 @@ class FactRecipe(Recipe):
     ) -> Made:  # fmt: skip
         """The model of this size, with embeddings of this seed.
 
-        ``settings``: n_noise, T, p and (for constructions) variant, as `facts.seeded.seeded_recall` takes them.
+        ``settings``: n_noise, T, p and (for constructions) variant, as `facts.problem.seeded_recall` takes them.
         """
         if self.at is not None:
             return self.at(table, d, size, goal, seed, say, **settings)

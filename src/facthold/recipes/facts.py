@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from facthold import construct, train
 from facthold._util.keys import PRNGKeyArray
 from facthold.construct.dimensions import gated_dimensions, separating_dimensions, smallest, tokens_per_head
-from facthold.facts.problem import FactualRecall
-from facthold.facts.seeded import seeded_recall
+from facthold.facts.problem import FactualRecall, seeded_recall
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.recipes.base import BOTH, CONFIDENCE, CONVEX, MOST, FactRecipe, Made, Question, Sizes, Sizing

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from facthold.lab import Result, TableCell
-from facthold.lab.accounts import Account, of_goal
+from facthold.lab import Account, Result, TableCell, of_goal
 from facthold.lab.fields import Between, Count, Seeds, Share, Whole
 from facthold.measure.capacity import find_smallest
 

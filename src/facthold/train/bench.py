@@ -18,9 +18,8 @@ from jaxtyping import Array, PRNGKeyArray
 
 from facthold._util.keys import derive
 from facthold._util.runtime import BLAS_VARIABLES
-from facthold.facts.problem import FactualRecall
+from facthold.facts.problem import FactualRecall, seeded_recall, seeded_table, variant
 from facthold.facts.prompts import Prompts
-from facthold.facts.seeded import seeded_recall, seeded_table, variant
 from facthold.memory.associations import Problem, random_problem
 from facthold.models.memory import Memory, initial_memory
 from facthold.models.sizes import Shape

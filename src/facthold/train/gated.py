@@ -14,8 +14,7 @@ from facthold._util.keys import derive
 from facthold.construct.dimensions import NOISE, gated_dimensions, weights_for
 from facthold.construct.gates import Gates, gate_heads, gated_transformer
 from facthold.facts.names import Names
-from facthold.facts.problem import FactualRecall, factual_recall
-from facthold.facts.seeded import SEQUENCE
+from facthold.facts.problem import SEQUENCE, FactualRecall, factual_recall
 from facthold.facts.table import FactTable
 from facthold.measure.capacity import find_smallest
 from facthold.models.memory import MLPMemory
@@ -167,7 +166,7 @@ class _Search:
                 raise Stopped
             self.state = f"{m} neurons, {done:.0%} of the steps, {share:.2%} right"
 
-        self.state = f"{m} neurons"
+        heard(0.0, 0.0)  # what was called off begins nothing more
         name = f"{self.group.marks[0]}/{m}"
         if name not in self.kept.tries:
             key = derive("neurons", self.seed, int(self.group.marks[0]), m)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from facthold._util.keys import derive
-from facthold.facts.problem import FactualRecall
-from facthold.facts.seeded import Variant, variant
+from facthold.facts.problem import FactualRecall, Variant, variant
 from facthold.measure.grids import Grid
 from facthold.measure.quantise import quantise
 from facthold.models.sizes import Shape

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from facthold._util.keys import derive
-from facthold.facts.seeded import SEQUENCE
+from facthold.facts.problem import SEQUENCE
 from facthold.lab.registry import figure
 from facthold.measure.fact_recall import fact_accuracy
 from facthold.models.transformer import Transformer

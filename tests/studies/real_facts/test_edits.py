@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from facthold.facts.seeded import seeded_table
+from facthold.facts.problem import seeded_table
 from facthold.facts.table import FactTable
 from facthold.knowledge.model import Model
 from facthold.knowledge.tables import replaced

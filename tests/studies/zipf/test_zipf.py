@@ -7,8 +7,7 @@ import pytest
 
 from facthold.construct.linear import outer_product
 from facthold.construct.readout import best_linear
-from facthold.facts.problem import zipf
-from facthold.facts.seeded import seeded_table
+from facthold.facts.problem import seeded_table, zipf
 from facthold.measure.grids import GRID_BITS, SCALE_BITS
 from facthold.memory.associations import seeded_problem
 from facthold.studies.zipf.claims import judge_bound, judge_stored

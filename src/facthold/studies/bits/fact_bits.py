@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
-from facthold.facts.seeded import seeded_recall, variant
+from facthold.facts.problem import seeded_recall, variant
 from facthold.lab import TableCell
 from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Whole
 from facthold.measure.grids import MOST_LEVELS, SEARCH, Grid

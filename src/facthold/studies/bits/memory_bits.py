@@ -10,8 +10,7 @@ import numpy as np
 
 from facthold._util.errors import FactholdError, check_fits, unknown
 from facthold._util.keys import derive
-from facthold.lab import Cell, Result, Values
-from facthold.lab.accounts import Account
+from facthold.lab import Account, Cell, Result, Values
 from facthold.lab.fields import Each, OneOf, Positive, Seeds, Shares
 from facthold.measure.grids import LADDER, SEARCH
 from facthold.recipes import make_memory, memory_recipes, train_memory

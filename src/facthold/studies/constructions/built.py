@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from facthold._util.keys import derive
-from facthold.facts.problem import FactualRecall
-from facthold.facts.seeded import SEQUENCE, seeded_recall
+from facthold.facts.problem import SEQUENCE, FactualRecall, seeded_recall
 from facthold.facts.table import TABLES, FactTable, random_share
-from facthold.lab import Result, TableCell
-from facthold.lab.accounts import FLOAT_BITS, Account
+from facthold.lab import FLOAT_BITS, Account, Result, TableCell
 from facthold.lab.fields import Between, Count, OneOf, Seeds, Share, Whole
 from facthold.measure.capacity import FOUND, spread
 from facthold.recipes import fact_recipe, fact_recipes
@@ -62,7 +60,7 @@ class BuiltCell(TableCell):
     d: Count
     d_h: Whole = 0
     m: Whole = 0
-    per_head: Whole = 0  # these three as in `recipes.Sizes`; 0: left to the recipe
+    per_head: Whole = 0  # these three as in `recipes.base.Sizes`; 0: left to the recipe
 
     def built(self, seed: int, share: float = 1.0, T: int = SEQUENCE) -> Made:
         """The model of this seed, for its table or a share of it, with the problem that it was built for."""

@@ -11,8 +11,7 @@ import numpy as np
 from facthold._util.errors import check_positive
 from facthold._util.keys import derive, fold
 from facthold.facts.problem import FactualRecall
-from facthold.lab import Cell, Figure, Result, Values, style
-from facthold.lab.accounts import FLOAT_BITS, Account
+from facthold.lab import FLOAT_BITS, Account, Cell, Figure, Result, Values, style
 from facthold.lab.fields import Between, Count, Each, OneOf, Seeds
 from facthold.measure.grids import grid_of_bits
 from facthold.recipes import fact_recipe

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import check_fits
-from facthold.lab import Cell, Claim, Judgement, Result, Values
-from facthold.lab.accounts import Account, of_goal
+from facthold.lab import Account, Cell, Claim, Judgement, Result, Values, of_goal
 from facthold.lab.fields import Between, Count, OneOf, Positive, Seeds, Share, Whole
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
 from facthold.memory import EMBEDDINGS, MAPS

@@ -10,11 +10,10 @@ import numpy as np
 from facthold._util.errors import check_positive
 from facthold._util.keys import derive
 from facthold.construct.dimensions import NOISE
+from facthold.facts.problem import SEQUENCE, seeded_recall, variant
 from facthold.facts.real import find_source, sample_subjects
-from facthold.facts.seeded import SEQUENCE, seeded_recall, variant
 from facthold.facts.table import FactTable
-from facthold.lab import TableCell
-from facthold.lab.accounts import Account, of_accuracy
+from facthold.lab import Account, TableCell, of_accuracy
 from facthold.lab.fields import Count, Whole
 from facthold.models.sizes import Shape, shape_of
 from facthold.recipes.base import Made

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from facthold._util.errors import FactholdError
 from facthold.construct.dimensions import smallest
-from facthold.facts.seeded import variant
+from facthold.facts.problem import variant
 from facthold.lab import Cell, Result
 from facthold.lab.fields import Count, OneOf, Share, Whole
 from facthold.measure.capacity import FOUND

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import check_positive
 from facthold._util.padding import geometric
-from facthold.facts.problem import FactualRecall
-from facthold.facts.seeded import SEQUENCE, VARIANTS, seeded_recall, seeded_table, variant
+from facthold.facts.problem import SEQUENCE, VARIANTS, FactualRecall, seeded_recall, seeded_table, variant
 from facthold.facts.table import TABLES, FactTable
-from facthold.lab import Cell, Result, TableCell
-from facthold.lab.accounts import Account, of_accuracy, of_goal
+from facthold.lab import Account, Cell, Result, TableCell, of_accuracy, of_goal
 from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds, Share, Whole
 from facthold.measure.capacity import Probe, Search, find_capacity, spread, summary
 from facthold.models.sizes import Shape

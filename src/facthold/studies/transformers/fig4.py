@@ -94,7 +94,9 @@ def fits(rows: Sequence[Values]) -> list[Fit]:
     found = [r for r in rows if r["facts"] is not None]
     several = len({r["H"] for r in found}) > 1
     shapes = grouped(found, itemgetter("H", "alpha", "beta")).items()
-    names = {f"alpha={alpha:g} beta={beta:g}" + f" H={H}" * several: ours for (H, alpha, beta), ours in shapes}
+    names = {
+        f"alpha={alpha:g} beta={beta:g}" + (f" H={H}" if several else ""): ours for (H, alpha, beta), ours in shapes
+    }
     result = []
     for name, ours in {"all shapes": found, **names}.items():
         x_y = columns(ours, n_params, facts)

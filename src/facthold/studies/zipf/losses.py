@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.keys import derive
-from facthold.facts.problem import zipf
-from facthold.facts.seeded import seeded_recall, variant
+from facthold.facts.problem import seeded_recall, variant, zipf
 from facthold.facts.table import FactTable
 from facthold.lab import Cell, Result, TableCell
 from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds
