@@ -15,6 +15,7 @@ from facthold.plan.calibrations import Calibration, read
 from facthold.recipes import fact_recipe
 from facthold.recipes.base import Question
 from facthold.recipes.facts import train_shape
+from facthold.studies.sizes import calibrations
 from facthold.studies.sizes.calibrations import Held, HeldSize, TrainedSize, cells
 from facthold.studies.sizes.claims import SEED, SMALL_TABLES, WIDE_TABLES, held_cells, judge_held
 
@@ -90,7 +91,7 @@ def test_a_trained_size_is_found_between_one_that_fails_and_one_that_is_enough()
 def test_a_refresh_goes_on_where_it_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [(4, 2, 2), (4, 3, 2)]
     ours = [HeldSize(method="attention-full", S=S, R=R, D=D, guess=40, seeds=(0,)) for S, R, D in sizes]
-    monkeypatch.setattr(plan, "cells", lambda: [("attention-full", 0.99, cell) for cell in ours])
+    monkeypatch.setattr(calibrations, "cells", lambda: [("attention-full", 0.99, cell) for cell in ours])
     store, out = tmp_path / "store.sqlite", tmp_path / "calibrations.json"
     ran: list[int] = []
     whole = HeldSize.run

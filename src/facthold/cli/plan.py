@@ -13,19 +13,14 @@ from rich.table import Table
 
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.cells import compute_cells
 from facthold.cli.inputs import read_given, refuse, writable_file
 from facthold.cli.printing import count, print_json, show
 from facthold.facts.table import FactTable
-from facthold.lab.places import Place
-from facthold.lab.provenance import provenance
-from facthold.lab.workers import Workers
 from facthold.plan.calibrations import FILE, Calibrations, product_rate, read, write
 from facthold.plan.laws import Interval
 from facthold.plan.plan import ACCURACY, Plan, Planned, fit_laws
 from facthold.plan.plan import plan as make_plan
 from facthold.recipes import fact_recipes
-from facthold.studies.sizes.calibrations import calibration, cells
 
 COLUMNS = 100  # of a terminal that has room for all number formats
 BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -164,8 +159,13 @@ def _in_words(law: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def refresh(store: Path | None, output: Path, json: bool, place: Place | None = None) -> None:
+def refresh(store: Path | None, output: Path, json: bool, place: Any = None) -> None:
     """Compute the cells that the store lacks, one at a time, so that its seconds are its own; write ``output``."""
+    from facthold.cli.cells import compute_cells
+    from facthold.lab.provenance import provenance
+    from facthold.lab.workers import Workers
+    from facthold.studies.sizes.calibrations import calibration, cells
+
     writable_file(output)
     before, wanted = product_rate(), cells()
     rows = compute_cells("calibrations", [cell for *_, cell in wanted], store, place or Workers(1))
