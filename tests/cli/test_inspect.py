@@ -17,9 +17,10 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
     assert code == 0, err
     lines = json.loads(out)
     assert [line["id"] for line in lines] == ["one-hot", "gradient-step"]
-    assert all(set(line) == {"id", "place", "statement", "predicted", "measured", "error", "verdict"} for line in lines)
+    names = {"id", "place", "statement", "predicted", "measured", "error", "verdict", "drift", "next"}
+    assert all(set(line) == names for line in lines)
     assert all(line["verdict"] == "holds" for line in lines)
-    assert "2 holds\n" in run("verify", "one-hot", "gradient-step", "--preset", "smoke", "--stored")[1]
+    assert "2 holds: " in run("verify", "one-hot", "gradient-step", "--preset", "smoke", "--stored")[1]
     stored = json.loads(run("verify", "--preset", "smoke", "--stored", "--json")[1])
     assert {line["verdict"] for line in stored} == {"holds", "not run"}
     listed = json.loads(run("list", "--json")[1])

@@ -15,7 +15,7 @@ from facthold._util.errors import FactholdError
 from facthold.lab.api import Drawn
 from facthold.lab.figure import Figure
 from facthold.lab.provenance import Provenance
-from facthold.lab.report import duration, figure_section, render, write_report
+from facthold.lab.report import COLOURS, duration, figure_section, render, write_report
 from facthold.lab.store import Row, Rows
 from facthold.measure.scaling import Fit
 
@@ -29,7 +29,7 @@ ORIGIN = Provenance(
 
 def claim(**changes: Any) -> dict[str, Any]:
     row = {"id": "theorem-1", "place": "theorem 1", "statement": "N <= d^2", "predicted": 1.0}
-    return row | {"measured": 1.23456789, "error": None, "verdict": "holds"} | changes
+    return row | {"measured": 1.23456789, "error": None, "verdict": "holds", "drift": "", "next": ""} | changes
 
 
 class Page(HTMLParser):
@@ -173,10 +173,10 @@ def test_readers_find_their_way(section: dict[str, Any]) -> None:
     assert len(page.words("h1")) == 1
 
 
-@pytest.mark.parametrize(("verdict", "colour"), [("holds", "good"), ("fails", "bad"), ("not run", "open")])
+@pytest.mark.parametrize(("verdict", "colour"), COLOURS.items())
 def test_a_verdict_has_a_colour_and_a_mark(verdict: str, colour: str) -> None:
     page = Page(render([], [claim(verdict=verdict)], ORIGIN))
-    assert [a["class"] for a in page.attributes("td") if a.get("class") in ("good", "bad", "open")] == [colour]
+    assert [a["class"] for a in page.attributes("td") if a.get("class") in COLOURS.values()] == [colour]
 
 
 def test_a_page_without_anything_is_still_a_page() -> None:

@@ -1,6 +1,7 @@
 """facthold figure, verify, reproduce: compute, draw, judge, report."""
 
 import shlex
+import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +17,13 @@ from facthold.cli.inputs import writable
 from facthold.cli.printing import count, messages, print_json, show
 from facthold.lab import api, registry
 from facthold.lab.cells import Cell
-from facthold.lab.claim import Judged
+from facthold.lab.claim import MEANINGS, Judged
 from facthold.lab.places import Place
 from facthold.lab.report import duration
 from facthold.lab.store import default_store_path
 
 FOLDER = Path("facthold-out")
+WIDTH = 80  # of the lines of a verdict
 SHOWN = 5  # how many of the largest cells a dry run names
 
 
@@ -137,10 +139,18 @@ def _print_fits(drawn: api.Drawn) -> None:
 
 
 def _print_claims(judged: Sequence[Judged]) -> None:
-    columns = ("id", "place", "statement", "predicted", "measured", "error", "verdict")
-    show("Claims", columns, map(vars, judged), lines=True)
-    counts = {v: sum(claim.verdict == v for claim in judged) for v in ("holds", "fails", "not run")}
-    typer.echo(", ".join(f"{n} {verdict}" for verdict, n in counts.items() if n))
+    """A paragraph for each claim, and how many there are of each verdict."""
+    for claim in judged:
+        typer.echo(f"{claim.verdict.upper():<12} {claim.id} ({claim.place})")
+        parts = {name: getattr(claim, name) for name in ("predicted", "measured", "error", "drift", "next")}
+        for name, text in {"": claim.statement, **parts}.items():
+            if text:
+                typer.echo(textwrap.fill(text, WIDTH, initial_indent=f"  {name:<10} ", subsequent_indent=" " * 13))
+        typer.echo()
+    counts = {verdict: sum(claim.verdict == verdict for claim in judged) for verdict in MEANINGS}
+    for verdict, n in counts.items():
+        if n:
+            typer.echo(textwrap.fill(f"{n} {verdict}: {MEANINGS[verdict]}", WIDTH, subsequent_indent="    "))
 
 
 def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:

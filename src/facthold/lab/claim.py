@@ -8,17 +8,59 @@ from facthold._util.errors import check_one_of
 from facthold.lab.cells import Cell
 from facthold.lab.figure import PRESETS, Values
 
-Verdict = Literal["holds", "fails", "not run"]
+Verdict = Literal["holds", "drifts", "not decided", "fails", "not run"]
+MEANINGS: Mapping[Verdict, str] = {
+    "holds": "the interval contains what is stated, and nothing beyond the tolerance that is stated with it",
+    "drifts": "holds at these sizes: within the tolerance, but measurably off what is stated; the drift is given",
+    "not decided": "the interval reaches beyond the tolerance: more seeds or sizes would tell",
+    "fails": "the interval excludes what is stated, tolerance and all",
+    "not run": "some cells are not stored",
+}
+"""From the best to the worst. A wider interval never turns 'fails' or 'not decided' into something better."""
+Interval = tuple[float, float]
+ROUNDING = 1e-9  # of an interval's ends: what is exact is not to drift by its last digit
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was predicted, what was measured, and whether they agree."""
+    """What was predicted, what was measured, and how they agree."""
 
     predicted: str
     measured: str
     error: str  # how sure the measurement is: a standard error, an interval, or 'exact'
-    holds: bool
+    verdict: Verdict | bool  # of what is exact: whether it holds
+    drift: str = ""  # how what was measured moves with size
+    next: str = ""  # what the next size, or more seeds, would decide
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.verdict, str):
+            object.__setattr__(self, "verdict", "holds" if self.verdict else "fails")
+
+    @property
+    def holds(self) -> bool:
+        return self.verdict == "holds"
+
+
+def near(interval: Interval, stated: float, tolerance: float) -> Verdict:
+    """Of 'it is ``stated``, within ``tolerance``', by the interval of what was measured."""
+    low, high = interval
+    if not (low <= stated + tolerance and high >= stated - tolerance):  # so that a nan fails
+        return "fails"
+    if low < stated - tolerance or high > stated + tolerance:
+        return "not decided"
+    return "holds" if low - ROUNDING <= stated <= high + ROUNDING else "drifts"
+
+
+def at_least(interval: Interval, bound: float) -> Verdict:
+    """Of 'it is ``bound`` or more'. (At most: both with their signs turned.)"""
+    low, high = interval
+    return "holds" if low >= bound else "not decided" if high >= bound else "fails"
+
+
+def worst(*verdicts: Verdict | bool) -> Verdict:
+    """The verdict on a claim of several parts."""
+    words = ["fails" if v is False else "holds" if v is True else v for v in verdicts]
+    return max(words, key=list(MEANINGS).index)
 
 
 @dataclass(frozen=True)
@@ -48,9 +90,7 @@ class Claim:
         if rows is None:
             return Judged(self.id, self.place, self.statement)
         judgement = self.judge(rows)
-        verdict: Verdict = "holds" if judgement.holds else "fails"
-        parts = (judgement.predicted, judgement.measured, judgement.error)
-        return Judged(self.id, self.place, self.statement, *parts, verdict)
+        return Judged(self.id, self.place, self.statement, **vars(judgement))
 
 
 @dataclass(frozen=True)
@@ -64,6 +104,8 @@ class Judged:
     measured: str | None = None
     error: str | None = None
     verdict: Verdict = "not run"
+    drift: str = ""
+    next: str = ""
 
     @property
     def holds(self) -> bool:

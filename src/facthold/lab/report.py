@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from facthold._util.errors import FactholdError
 from facthold._util.files import writing
+from facthold.lab.claim import MEANINGS
 from facthold.lab.provenance import Provenance
 
 if TYPE_CHECKING:
     from facthold.lab.api import Drawn
 
 TITLE = "facthold: factual recall in transformers"
-COLOURS = {"holds": "good", "fails": "bad", "not run": "open"}
-MARKS = {"good": "✓", "bad": "✗", "open": "○"}
+COLOURS = {"holds": "good", "drifts": "drift", "not decided": "open", "fails": "bad", "not run": "open"}
+MARKS = {"good": "✓", "drift": "↘", "bad": "✗", "open": "○"}
 NOTHING = "–"
-CLAIM = ("id", "place", "statement", "predicted", "measured", "error", "verdict")
+CLAIM = ("id", "place", "statement", "predicted", "measured", "error", "drift", "next", "verdict")
 FIT = ("name", "slope", "constant", "interval", "n")  # columns of claims and of fits
 
 
@@ -65,7 +66,7 @@ def render(sections: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, 
     }  # fmt: skip
     return environment.get_template("report.html").render(
         title=TITLE, sections=sections, claims=claims, provenance=provenance, origin=origin, marks=MARKS,
-        colours=COLOURS, claim_columns=CLAIM, fit_columns=FIT,
+        colours=COLOURS, meanings=MEANINGS, claim_columns=CLAIM, fit_columns=FIT,
         verdicts=", ".join(f"{verdict}: {count}" for verdict, count in counts.most_common()) or "none",
         presets=", ".join(dict.fromkeys(section["preset"] for section in sections)) or NOTHING,
     )  # fmt: skip

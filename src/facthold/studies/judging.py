@@ -1,16 +1,18 @@
 """What several figures and claims share: presets, fits, and the words for them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeVar
 
 from facthold._util.errors import unknown
-from facthold.lab import Judgement, Values
+from facthold.lab import Judgement, Values, Verdict, near, worst
 from facthold.measure.scaling import Fit, fit_constant, fit_exponent
 from facthold.theory.bounds import Number
 
 TOLERANCE = 0.12  # how far a measured exponent may lie from the predicted one
+LAW_TOLERANCE = 0.1  # how far what is measured may lie from a law without free constants, as a share of it
 CONSTANT_TOLERANCE = 0.25  # how far a fitted constant may lie from the authors' guide line, as a share of it
 STANDARD_ERRORS = 4.0  # how far a measured mean may lie from an exact prediction: beyond it once in 16,000 by chance
 
@@ -65,33 +67,54 @@ def not_found(rows: Sequence[Values], name: str = "N", at: Sequence[str] = ("d",
 def judge_exponent(
     predicted: str, rows: Sequence[Values], x: Measure, y: Measure = capacity, tolerance: float = TOLERANCE
 ) -> Judgement:
-    """Does y grow as x: is the slope of log y against log x about 1?"""
+    """Does y grow as x: is the slope of log y against log x 1, within the tolerance?"""
     absent = not_found(rows)
     if absent:
         return Judgement(predicted, absent, "no fit", False)
     fit = fit_exponent(predicted, *columns(rows, x, y))
-    return Judgement(predicted, f"exponent {fit.slope:.3f}", interval(fit), abs(fit.slope - 1) <= tolerance)
+    verdict = near(fit.interval, 1.0, tolerance)
+    drift, then = drifting(rows, x, y, fit)
+    return Judgement(predicted, f"exponent {fit.slope:.3f}", interval(fit), verdict, drift, then)
 
 
-def judge_law(predicted: str, rows: Sequence[Values], size: Measure, law: Measure) -> Judgement:
-    """Does N grow as a law has it? The drift of their ratio says how much finite size is left out of the law."""
-    grows = judge_exponent(predicted, rows, law)
-    if not_found(rows):
-        return grows
-    first, last = ends(rows, size, lambda r: r["N"] / law(r))
-    return also(grows, f"N / predicted N {first:.3f} to {last:.3f}")
+def drifting(rows: Sequence[Values], x: Measure, y: Measure, fit: Fit) -> tuple[str, str]:
+    """How y / x moves from the smallest size to the largest, and what y would be at twice that."""
+    first, last = ends(rows, x, lambda r: y(r) / x(r))
+    low, high = ends(rows, x, x)
+    law, on = 2 * high * last, 2 * high * last * 2 ** (fit.slope - 1)
+    drift = f"measured / law {first:.3g} at {low:.4g} to {last:.3g} at {high:.4g}"
+    return drift, f"at {2 * high:.4g}: {law:.4g} by the law, {on:.4g} if the drift goes on"
 
 
-def also(part: Judgement, measured: str, error: str = "", holds: bool = True) -> Judgement:
-    """A judgement with more that was measured: it holds where this does too."""
+def judge_law(
+    predicted: str, rows: Sequence[Values], law: Measure, tolerance: float = LAW_TOLERANCE, y: Measure = capacity
+) -> Judgement:
+    """Is y what a law without free constants says: does it grow so, and is the constant 1?"""
+    grows = judge_exponent(predicted, rows, law, y)
+    return grows if not_found(rows) else all_of(grows, judge_constant(rows, law, y, 1.0, tolerance))
+
+
+def judge_constant(
+    rows: Sequence[Values], x: Measure, y: Measure, stated: float, tolerance: float, name: str = "measured / law"
+) -> Judgement:
+    """Is y / x the stated constant, within a share of it?"""
+    fit = fit_constant(name, *columns(rows, x, y))
+    error = f"95% [{fit.interval[0]:.3f}, {fit.interval[1]:.3f}]"
+    words = f"{name} = {stated:g} within {tolerance:.0%}"
+    return Judgement(words, f"{name} {fit.constant:.3f}", error, near(fit.interval, stated, tolerance * stated))
+
+
+def also(part: Judgement, measured: str, error: str = "", verdict: Verdict | bool = True) -> Judgement:
+    """A judgement with more that was measured; the verdict is the worse one."""
     error = "; ".join(filter(None, (part.error, error)))
-    return Judgement(part.predicted, f"{part.measured}; {measured}", error, part.holds and holds)
+    return replace(part, measured=f"{part.measured}; {measured}", error=error, verdict=worst(part.verdict, verdict))
 
 
 def all_of(*parts: Judgement) -> Judgement:
-    """The parts of one claim: it holds where all of them do."""
-    words = {name: "; ".join(getattr(part, name) for part in parts) for name in ("predicted", "measured", "error")}
-    return Judgement(**words, holds=all(part.holds for part in parts))
+    """The parts of one claim: its verdict is the worst of theirs."""
+    names = ("predicted", "measured", "error", "drift", "next")
+    words = {name: "; ".join(filter(None, (getattr(part, name) for part in parts))) for name in names}
+    return Judgement(**words, verdict=worst(*(part.verdict for part in parts)))
 
 
 def interval(fit: Fit) -> str:

@@ -14,14 +14,14 @@ from facthold.dynamics import NOISE, STARTS
 from facthold.dynamics.stages import BAND, CONVERGED, Levels, find_stages
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import TABLES, FactTable, make_table
-from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values
+from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values, Verdict
 from facthold.lab.fields import Between, Count, OneOf, Positive, Whole
 from facthold.theory.reduced import Reduced
 from facthold.train.protocols import BATCH, OPTIMISERS, Protocol
 
 Rows = Sequence[Values]
 Pair = tuple[Values, Values]  # a trained curve, and the prediction for its setting
-Measured = tuple[str, str, bool]  # what was measured, how sure it is, and whether the claim holds
+Measured = tuple[str, str, Verdict | bool]  # what was measured, how sure it is, and whether the claim holds
 LogAlpha = Annotated[float, Between(least=-1e12, most=100)]  # alpha itself may be too small for a float
 ALPHA = math.log(1e-5)  # that of figure 5
 Start = Annotated[str, OneOf(STARTS)]

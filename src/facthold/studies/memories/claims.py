@@ -57,7 +57,7 @@ def near(preset: str, N: float, n_seeds: int = 5, digits: int = 4, **fields: Any
 def judge_noise_law(rows: Sequence[Values], of: str = "") -> Judgement:
     """Measured N against the predicted one. ``of``: in front of the words, where the claim has other parts."""
     predicted = "N as the noise law: exponent 1"
-    law = judging.judge_law(predicted, rows, size, lambda r: bounds.half_recall(r["d"], r["m"]))
+    law = judging.judge_law(predicted, rows, lambda r: bounds.half_recall(r["d"], r["m"]))
     if not not_found(rows):
         symbol = "m d" if rows[0]["m"] else "d^2"
         (plain,) = judging.exponent(symbol, *columns(rows, size, n_log_n))
@@ -190,7 +190,7 @@ def exact_cells(preset: str) -> list[Cell]:
 def judge_exact(rows: Sequence[Values]) -> Judgement:
     """The logarithm of exact recall is z(d)^2: all d signs must hold. That of the arg max is z(N)^2: N rivals."""
     exact, argmax = [r for r in rows if r["recall"] == "exact"], [r for r in rows if r["recall"] != "exact"]
-    grows = judging.judge_law("exact: N as d / z(d)^2, exponent 1", exact, by_d, lambda r: bounds.half_exact(r["d"]))
+    grows = judging.judge_law("exact: N as d / z(d)^2, exponent 1", exact, lambda r: bounds.half_exact(r["d"]))
     return all_of(grows, judge_noise_law(argmax, "arg max: "))
 
 
