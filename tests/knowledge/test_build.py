@@ -11,11 +11,13 @@ import pytest
 
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
+from facthold.construct.dimensions import SEEN_BY, gate_sight
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.table import FactTable, random_table
-from facthold.knowledge.build import NOISE, build
+from facthold.knowledge.build import FRESH, build
 from facthold.measure.bits import table_bits
 from facthold.measure.fact_recall import fact_margins
+from facthold.models.judge import judge_table
 from facthold.models.memory import MLPMemory
 from facthold.train import gated
 from facthold.train.groups import store_group
@@ -36,6 +38,33 @@ def test_a_sparse_table_is_recalled_in_any_noise(recipe: str) -> None:
     assert built.report.recipe == recipe
     assert built.report.recall == 1.0
     assert (fact_margins(built.model, built.problem, key=derive("other noise"), draws=5) > 0).all()
+
+
+def test_the_task_is_the_papers_and_among_the_answers_is_named() -> None:
+    """Equation 7: the arg max over the whole vocabulary, with as many noise tokens as subjects and relations."""
+    table = FactTable.from_rows(SPARSE)
+    built = build(table)
+    assert (built.problem.outputs, built.problem.n_noise) == ("vocabulary", table.S + table.R)
+    among = build(table, variant="answers", n_noise=5)
+    assert (among.problem.outputs, among.problem.n_noise) == ("answers", 5)
+    for one in (built, among):
+        assert len(one.problem.U) == table.A + (one.problem.n_tokens if one is built else 0)
+        assert judge_table(one.model, one.problem, seed=7).recalled.all()
+
+
+def test_a_model_is_judged_in_prompts_that_no_search_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = []
+
+    def judged(*args: Any, seed: int = 0, **more: Any) -> Any:
+        seeds.append(seed)
+        return judge_table(*args, seed=seed, **more)
+
+    monkeypatch.setattr("facthold.knowledge.build.judge_table", judged)
+    build(FactTable.from_rows(XOR), recipe="selected", seed=3)
+    *searched, last = seeds
+    assert searched
+    assert last == FRESH + 3
+    assert last not in searched
 
 
 @pytest.mark.slow
@@ -122,7 +151,13 @@ def test_too_few_parameters_is_said_with_the_number_needed() -> None:
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"recipe": "magic"}, "unknown recipe"), ({"accuracy": 0.0}, "accuracy"), ({"max_params": 0}, "max_params")],
+    [
+        ({"recipe": "magic"}, "unknown recipe"),
+        ({"accuracy": 0.0}, "accuracy"),
+        ({"max_params": 0}, "max_params"),
+        ({"variant": "code"}, "variant"),
+        ({"n_noise": 0}, "n_noise"),
+    ],
 )
 def test_what_cannot_be_asked_is_refused(given: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -132,10 +167,11 @@ def test_what_cannot_be_asked_is_refused(given: dict, message: str) -> None:
 def test_shape_leaves_room_for_noise_and_grows_with_the_table() -> None:
     small, large = (random_table(S, 5, 60, key=derive("t")) for S in (100, 3000))
     for table in (small, large):
-        d, gates = gated.dimensions(table, 32)
+        d, gates = gated.dimensions(table)
         assert gates + table.R <= d
-        assert d >= (32 + table.R + 1) / 0.75
-    assert gated.dimensions(large, 32) > gated.dimensions(small, 32)
+        seen, *_ = gate_sight(table.S, table.S + 2 * table.R, d)
+        assert gates * seen >= SEEN_BY * table.S
+    assert gated.dimensions(large) > gated.dimensions(small) > gated.dimensions(small, 8)
 
 
 def test_bits_of_a_table_count_the_tables_like_it() -> None:
@@ -187,7 +223,7 @@ def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path, monkeypatch:
         build(table, recipe="gated", beside=out)
     (hidden,) = tmp_path.iterdir()
     monkeypatch.setattr(gated, "store_group", lambda *a, **k: calls.append(a[1]) or store_group(*a, **k))
-    mark = fingerprint(table, accuracy=1.0, n_noise=NOISE, T=SEQUENCE, seed=0)
+    mark = fingerprint(table, accuracy=1.0, n_noise=None, T=SEQUENCE, seed=0, variant="text")
     n_kept, total = len(Kept(out, mark).tries), sum(len(width.tries) for width in whole.report.widths)
     calls.clear()
     again = build(table, recipe="gated", beside=out)

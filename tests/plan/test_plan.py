@@ -13,7 +13,7 @@ from scipy import stats
 
 from facthold._util.errors import FactholdError
 from facthold.construct.attention import gaps, partition, partition_into, separating_keys
-from facthold.construct.dimensions import NOISE, separating_dimensions, tokens_per_head
+from facthold.construct.dimensions import separating_dimensions, tokens_per_head
 from facthold.facts.problem import seeded_recall, seeded_table
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
@@ -96,7 +96,7 @@ def test_a_law_refuses_points_that_fix_none(x: list[float], y: list[float], word
 @pytest.mark.parametrize(("S", "R", "D"), [(8, 8, 8), (64, 4, 2), (30, 12, 16), (128, 8, 16), (24, 48, 4)])
 def test_the_shape_of_gated_is_that_of_the_builder(S: int, R: int, D: int) -> None:
     ours = gated_shape(Question(S, R, D))
-    theirs = dimensions(seeded_table("random", S, R, D, 0), NOISE)
+    theirs = dimensions(seeded_table("random", S, R, D, 0))
     assert ours[0] == pytest.approx(theirs[0], abs=4)  # how many answers a drawn table has differs a little
     assert ours[1] == pytest.approx(theirs[1], rel=0.1, abs=2)
 

@@ -10,7 +10,6 @@ from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import about_table, real_rows, refuse, say_table, split_names, writable_file
 from facthold.cli.printing import count, print_json, working
-from facthold.construct.dimensions import NOISE
 from facthold.facts.files import check_ending, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
@@ -91,8 +90,11 @@ def build(
     accuracy: float = typer.Option(1.0, "--accuracy", help="Share of the facts that must be recalled."),
     max_params: int | None = o.option("--max-params", "Parameters at most."),
     on_conflict: o.OnConflict = None,
-    n_noise: int = typer.Option(
-        NOISE, "--noise-tokens", help="Different noise tokens: what other words in a prompt are taken for."
+    n_noise: int | None = o.option(
+        "--noise-tokens", "Different noise tokens, which other words in a prompt are taken for (default: S + R)."
+    ),
+    variant: str = typer.Option(
+        "text", "--variant", help="text: the best of the whole vocabulary; answers: the best among the answers."
     ),
     T: int = typer.Option(SEQUENCE, "-T", help="Length of a prompt, with subject, relation and the token EOS."),
     seed: o.Seed = 0,
@@ -100,7 +102,8 @@ def build(
 ) -> None:
     """Put a file of facts into the weights of a transformer, as small as recalls them, and ask for each of them.
 
-    Parameters are counted as in the paper, without the embeddings. The answer is the arg max over all answers.
+    Parameters are counted as in the paper, without the embeddings. What the model says is the arg max over the whole
+    vocabulary (subjects, relations, noise, EOS and answers), as in the paper's equation 7.
     """
     writable_file(output)
     from facthold.knowledge.build import build as build_model
@@ -110,12 +113,13 @@ def build(
     check_memory(f"{file} with {count(len(table), 'fact')}", 4096.0 * (table.S + table.A) + 1e3 * len(table))
     with working(f"building {count(len(table), 'fact')} by {recipe}") as say:
         built = build_model(
-            table, recipe=recipe, accuracy=accuracy, max_params=max_params, n_noise=n_noise, T=T, p=p, seed=seed,
-            say=say, beside=output,
+            table, recipe=recipe, accuracy=accuracy, max_params=max_params, n_noise=n_noise, T=T, p=p,
+            variant=variant, seed=seed, say=say, beside=output,
         )  # fmt: skip
     made, report, bits = built.model, built.report, 32 * built.n_params
     about = {
-        "recipe": report.recipe, **about_table(table), "facts": len(table), "recall": report.recall,
+        "recipe": report.recipe, "variant": variant, "n_noise": built.problem.n_noise, **about_table(table),
+        "facts": len(table), "recall": report.recall,
         "smallest_margin": report.smallest_margin, "d": made.d, "H": made.H, "d_h": made.d_h, "m": made.m,
         "n_params": built.n_params, "parameter_bits": bits,
         "facts_per_param": report.recall * len(table) / built.n_params,
@@ -135,7 +139,9 @@ def build(
 
 
 def _say_built(a: dict[str, Any]) -> None:
-    typer.echo(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled in prompts with noise, by {a['recipe']}")
+    over = "over the whole vocabulary" if a["variant"] == "text" else "among the answers"
+    typer.echo(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled {over}, by {a['recipe']}")
+    typer.echo(f"in prompts with noise from {count(a['n_noise'], 'token')}")
     say_table(a)
     bound = f"{a['times_lower_bound']:.3g} times the lower bound" if a["times_lower_bound"] else "no bits are needed"
     typer.echo(

@@ -67,7 +67,7 @@ Alpha = Annotated[float | None, named("--alpha", "H d_h = alpha d, with d_h roun
 Heads = Annotated[int | None, named("--heads", "-H", "Heads H (default: 4).")]
 Length = Annotated[int | None, named("-T", "Length of a prompt (default: 32).")]
 Variant = Annotated[
-    str | None, named("--variant", "code (as the authors' code has it; default) or text (the paper's).")
+    str | None, named("--variant", "code (the authors'; default), text (the paper's) or answers (text, among them).")
 ]
 Protocol = Annotated[str | None, named("--protocol", "transformer-short (default) or transformer-code.")]
 Rule = Annotated[str | None, named("--rule", "best (default): the best accuracy counts; final: that at the end.")]

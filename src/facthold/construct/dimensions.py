@@ -8,15 +8,51 @@ from scipy.special import ndtr
 
 from facthold.theory.bounds import MLP_CONSTANT
 
-ROOM = 0.75  # share of the dimensions that conditions on the key of a gate may take at most; what is left is random
-NOISE = 32  # noise tokens of models for people's own facts: words that are no names are told apart as so many
+GAP = 0.1  # between EOS and the tokens below it in a gate, in standard deviations of a random key's score
+CHOSEN = 8  # tokens that a gate is made to see: those that other gates see least
+CONDITION, CHOICE = 1.7, 0.8  # dimensions for each that Gardner's count takes: below EOS, and chosen where it is easy
+WORTH = 5  # tokens that are seen by chance, for each that is chosen: of those some are seen by many gates
+SEEN_BY = 6.0  # gates that see a token, on average: none is then seen by none, and few by one alone
 SLACK = 1.8  # first guess of a gated model's width over figure 1's guide line: training there is ten times as long
 WIDTHS = 4.0  # so many times sqrt(delta) above delta: all of some hundred heads then separate
 
 
-def fewest_dimensions(few: int, n_noise: int) -> int:
-    """The smallest d that leaves the key of a gate enough freedom beside its conditions."""
-    return math.ceil((few + n_noise + 1) / ROOM)
+def gate_threshold(below: int, chosen: int, d: int) -> float:
+    """The lowest score of EOS, in standard deviations of a random key's, that a gate reaches where ``below`` tokens are
+    to stay under it and the chosen ones above; infinite where there is none.
+
+    Gardner's count again: a key exists while the sum of the squares by which a random one misses its conditions is
+    less than d. The chosen tokens are those that a random key nearly sees, hence `CHOICE`.
+    """
+
+    def taken(b: float) -> float:
+        return CONDITION * below * _excess(b - GAP) + CHOICE * chosen * _excess(-b - GAP)
+
+    low, high, step = 0.0, math.inf, 0.25
+    while taken(low) > d and taken(low + step) < taken(low):  # first less for those below, then more for the chosen
+        low += step
+    if taken(low) > d:
+        return high
+    low, high = max(0.0, low - step), low
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if taken(middle) > d else (low, middle)
+    return high
+
+
+@cache
+def gate_sight(many: int, below: int, d: int) -> tuple[float, int, float]:
+    """Tokens, of ``many``, that a gate can see; how many of them it is made for; and its threshold.
+
+    The others are above EOS by chance. One that is chosen is worth `WORTH` of those: it is one that no other gate sees.
+    """
+    best = (0.0, 0, math.inf)
+    for chosen in range(1, min(CHOSEN, many) + 1):
+        b = gate_threshold(below, chosen, d)
+        if b < math.inf:
+            seen = chosen + (many - chosen) * float(ndtr(-b))
+            best = max(best, (seen, chosen, b), key=lambda one: one[0] + WORTH * one[1])
+    return best
 
 
 @cache
@@ -59,13 +95,20 @@ def gated_dimensions(few: int, many: int, K: float, n_noise: int, d: int | None 
     """d, and the number of gates, for K weights that see something.
 
     A neuron has one for each gate and d for its output. With n gates this makes 4 n d + 2 d K / (n + d) parameters,
-    least at n + d = sqrt(K / 2). d itself should be small, but an answer must be told from all others in it, and noise
-    from EOS.
+    least at n + d = sqrt(K / 2). d itself should be small, but an answer must be told from all others in it, and the
+    gates that fit into it must see every token, and no noise.
     """
     codes = math.ceil(3 * math.log(many) + 8)
+
+    def fewest_gates(d: int) -> float:
+        seen, *_ = gate_sight(many, n_noise + few, d)
+        return max(codes, math.ceil(SEEN_BY * many / seen)) if seen else math.inf
+
     if d is None:
-        d = max(fewest_dimensions(few, n_noise), few + codes, 4 * math.ceil(0.35 * K ** (1 / 3)))
-    return d, max(1, min(max(codes, round(math.sqrt(K / 2)) - d), d - few))
+        least = max(few + codes, 4 * math.ceil(0.35 * K ** (1 / 3)))
+        most = few + codes + 2 * (n_noise + few) + math.ceil(SEEN_BY * many)
+        d = smallest(lambda d: d >= least and few + fewest_gates(d) <= d, max(least, most))
+    return d, int(max(1, min(max(fewest_gates(d), round(math.sqrt(K / 2)) - d), d - few)))
 
 
 def weights_for(facts: float, answers: float) -> float:

@@ -1,29 +1,33 @@
 """Beyond the paper: heads as gates, for tables with far more subjects than dimensions.
 
 A subset of k among n tokens, as lemma 1 has it, is only separable while k log(n / k) is below d. So here a head serves
-whichever subjects happen to score above EOS, and only relations and noise are kept below it (docs/knowledge.md). What
+whichever subjects happen to score above EOS, and some that it was made for; only relations and noise are kept below it
+(docs/knowledge.md). That d grows with the logarithm of the number of noise tokens, as in lemma 1, at a given S. What
 it writes of s is sigmoid(beta <v, phi(s) - phi(EOS)>) <w, phi(s)>: with many heads, a code for s in general position.
 The relations, few, have a head each. Where a table has more relations than subjects the two change places.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float, Int, PRNGKeyArray
 
 from facthold._util.keys import fold
 from facthold.construct.attention import RESIDUAL, Tokens, asked_tokens, assemble, beta_for, gaps, separating_keys
-from facthold.construct.dimensions import fewest_dimensions
+from facthold.construct.dimensions import GAP, gate_sight
 from facthold.facts.problem import FactualRecall, check_length
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
-SPREAD = 4.0
-"""Standard deviation of what is random in a key's score, where the gap to noise is 1. What the conditions on a key add
-to the score of a subject is the same in all heads; beside this spread it is small, so that no subject is seen by none.
-"""
+STEPS = 400  # of the search for keys, at most; most end after a tenth
+MOMENTUM, RATE = 0.9, 0.25  # of its steps
+MISS = 0.03, 0.05  # by which a token that must be below EOS, and one that should be above, may miss it at its end
+AT_ONCE = 10  # groups that gates are made in: each group is made to see what those before it see least
+URGENCY = 8.0  # what makes up for a score that is lower by so many standard deviations: not to be seen by any gate
+EASED = 1.5  # each so many gates that see a token make it less urgent by a factor of e
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ class Gates:
 def gate_heads(problem: FactualRecall, n_gates: int, *, key: PRNGKeyArray) -> Gates:
     """``n_gates`` heads for the many kind of token, and one for each token of the few kind.
 
-    The condition on a key v of a gate: <v, phi(z)> is -1 for noise and for the few kind and 0 for EOS; what is left of
-    v is random. So whatever noise a prompt holds, it takes `attention.LEAK` of the attention at most.
+    The condition on the key v of a gate: <v, phi(z)> is below <v, phi(EOS)> for noise and for the few kind, whichever
+    subjects are above it. So whatever noise a prompt holds, it takes `attention.LEAK` of the attention at most.
     """
     check_length(problem.T)
     subjects, relations = asked_tokens(problem)
@@ -60,21 +64,8 @@ def gate_heads(problem: FactualRecall, n_gates: int, *, key: PRNGKeyArray) -> Ga
             f"{n_gates} gates and a head for each of {len(few)} tokens need d >= {max(needed, len(few) + 1)}, "
             f"and d={problem.d}"
         )
-    if problem.d < (least := fewest_dimensions(len(few), problem.n_noise)):
-        raise ValueError(
-            f"d={problem.d} is too small to keep {problem.n_noise} noise tokens and {len(few)} others below EOS in "
-            f"every head; take d >= {least}, or fewer noise tokens"
-        )
     phi, EOS = problem.phi.astype(np.float64), problem.EOS
     noise = np.arange(problem.table.S + problem.table.R, EOS)
-    below = phi[[*noise, *few, EOS]]
-    wanted = np.append(np.full(len(below) - 1, -1.0), 0.0)
-    random = host_generator(fold(key, "keys")).standard_normal((n_gates, problem.d))
-    # spread <v, phi(s)> by SPREAD for embeddings of any norm and any number of conditions
-    random *= SPREAD * np.sqrt(problem.d / (problem.d - len(below)) / (phi[many] ** 2).sum(axis=1).mean())
-    v = random + (wanted - random @ below.T) @ np.linalg.pinv(below).T
-    beta = beta_for(np.ones(1), problem.T)[0]
-    w = host_generator(fold(key, "values")).standard_normal((n_gates, problem.d))
     marks = [np.array([token]) for token in few]
     own = separating_keys(problem, marks)
     gap = gaps(problem, own, marks)
@@ -83,10 +74,90 @@ def gate_heads(problem: FactualRecall, n_gates: int, *, key: PRNGKeyArray) -> Ga
             f"d={problem.d} is too small for a head that tells one token from {problem.n_tokens - 2} others: "
             f"{(gap <= 0).sum()} of {len(few)} such heads would see a wrong one; take a larger d"
         )
+    v = _gate_keys(phi, n_gates, many, np.concatenate([noise, few]), EOS, host_generator(fold(key, "keys")))
+    beta = beta_for(np.full(1, GAP), problem.T)[0]
+    w = host_generator(fold(key, "values")).standard_normal((n_gates, problem.d))
     reading = np.concatenate([w, phi[few] / (phi[few] ** 2).sum(axis=1, keepdims=True)])
     reading -= np.outer(reading @ phi[EOS], phi[EOS]) / (phi[EOS] @ phi[EOS])
     keys = np.concatenate([beta * v, beta_for(gap, problem.T)[:, None] * own])
     return Gates(keys, reading, few, _codes(problem, keys, reading, many, few))
+
+
+def _gate_keys(
+    phi: Float[np.ndarray, "V d"], n_gates: int, many: Tokens, below: Tokens, EOS: int, random: np.random.Generator
+) -> Float[np.ndarray, "H d"]:
+    """Keys with which all of ``below`` score at least `GAP` less than EOS, and each of ``many`` is above it somewhere.
+
+    v = x + c phi(EOS) / |phi(EOS)|, with x orthogonal to EOS and of norm sqrt(d), so that scores are about standard
+    normal. x starts at random and goes down the squares of what is missing; c is then what the conditions need.
+    """
+    d = phi.shape[1]
+    eos = phi[EOS] / np.linalg.norm(phi[EOS])
+    scale = np.sqrt((phi[many] ** 2).sum(axis=1).mean())
+    at_eos, along = np.linalg.norm(phi[EOS]) / scale, phi @ eos / scale
+    across = ((phi - np.outer(phi @ eos, eos)) / scale).astype(np.float32)
+    if (along[below] >= at_eos).any():
+        raise ValueError(
+            f"d={d} is too small: a noise token or relation lies beyond EOS in its direction; take a larger d"
+        )
+
+    seen_by = np.zeros(len(many))
+    _, n_chosen, b = gate_sight(len(many), len(below), d)
+    too_small = f"d={d} is too small for {n_gates} gates that keep {len(below)} tokens below EOS"
+    if not n_chosen:
+        raise ValueError(f"{too_small}; take a larger d, or fewer noise tokens")
+    over, under = across[many], across[below]
+    of_many, of_below = along[many] - at_eos, along[below] - at_eos
+    keys: list[np.ndarray] = []
+    for gates in np.array_split(np.arange(n_gates), min(AT_ONCE, n_gates)):
+        x = _on_sphere(random.standard_normal((len(gates), d)).astype(np.float32), eos)
+        chosen = _least_seen(x @ over.T, seen_by, n_chosen)
+        x = _descend(x, eos, under, b * of_below, over[chosen], b * of_many[chosen])
+        c = ((x @ under.T + GAP) / -of_below).max(axis=1)  # the least that keeps all of them below EOS
+        seen_by += (x @ over.T + np.outer(c, of_many) > 0).sum(axis=0)
+        keys.append((x + np.outer(c, eos)) / scale)
+    if (unseen := (seen_by == 0).sum()) > 1:  # one may have the code zero
+        raise ValueError(
+            f"{too_small}: {unseen} of {len(many)} others are above it in none; take a larger d, or fewer noise tokens"
+        )
+    return np.concatenate(keys)
+
+
+def _on_sphere(x: np.ndarray, eos: np.ndarray) -> np.ndarray:
+    """x without its part along EOS, at norm sqrt(d)."""
+    x = x - np.outer(x @ eos, eos).astype(x.dtype)
+    return x * (math.sqrt(x.shape[1]) / np.linalg.norm(x, axis=1, keepdims=True))
+
+
+def _least_seen(score: Float[np.ndarray, "H n"], seen_by: Float[np.ndarray, " n"], k: int) -> Int[np.ndarray, "H k"]:
+    """The tokens that each key is to see: those that hardly any other sees, and that it nearly sees."""
+    seen_by = seen_by.copy()
+    chosen = np.zeros((len(score), k), np.int64)
+    for row, of_key in zip(chosen, score, strict=True):
+        row[:] = np.argpartition(-of_key - URGENCY * np.exp(-seen_by / EASED), k - 1)[:k]
+        seen_by[row] += 1
+    return chosen
+
+
+def _descend(
+    x: np.ndarray, eos: np.ndarray, below: np.ndarray, under: np.ndarray, chosen: np.ndarray, over: np.ndarray
+) -> np.ndarray:
+    """The keys' directions after steps down the sum of squares by which conditions are missed. ``under`` and ``over``:
+    what the part of a key along EOS adds to a token's score, less than to that of EOS."""
+    d, velocity = x.shape[1], np.zeros_like(x)
+    under, over = (under + GAP).astype(x.dtype), (GAP - over).astype(x.dtype)
+    for _ in range(STEPS):
+        excess = np.maximum(x @ below.T + under, 0)
+        lack = np.maximum(over - np.einsum("hd,hkd->hk", x, chosen), 0)
+        if excess.max() < MISS[0] and lack.max() < MISS[1]:
+            break
+        slope = excess @ below - np.einsum("hk,hkd->hd", lack, chosen)
+        slope -= (slope * x).sum(axis=1, keepdims=True) * x / d
+        active = (excess > 0).sum(axis=1, keepdims=True) + (lack > 0).sum(axis=1, keepdims=True)
+        velocity = MOMENTUM * velocity - RATE / np.maximum(2 * active / d, 0.5) * slope
+        x = _on_sphere((x + velocity).astype(x.dtype), eos)
+        velocity -= (velocity * x).sum(axis=1, keepdims=True) * x / d
+    return x
 
 
 def _codes(problem: FactualRecall, keys: np.ndarray, reading: np.ndarray, many: Tokens, few: Tokens) -> np.ndarray:

@@ -139,6 +139,7 @@ VARIANTS = {
     for v in (
         Variant("code", scaled=True, outputs="answers", bias=True, embeddings="gaussian"),
         Variant("text", scaled=False, outputs="vocabulary", bias=False, embeddings="sphere"),
+        Variant("answers", scaled=False, outputs="answers", bias=False, embeddings="sphere"),  # text, among the answers
     )
 }
 

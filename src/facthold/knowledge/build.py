@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from facthold._util.errors import FactholdError, check_one_of, check_positive
-from facthold.construct.dimensions import NOISE as NOISE
 from facthold.construct.dimensions import smallest
 from facthold.facts.files import read_facts
-from facthold.facts.problem import SEQUENCE, Variant
+from facthold.facts.problem import SEQUENCE
 from facthold.facts.table import FactTable
 from facthold.knowledge.model import Model
 from facthold.measure.bits import table_bits
@@ -24,8 +23,7 @@ from facthold.train.gated import Say, Width
 from facthold.train.kept import Kept, fingerprint
 
 AUTO = "auto"  # 'gated' or 'values', whichever is smaller; 'train' where max_params is too few for both
-OWN_FACTS = Variant("own facts", scaled=False, outputs="answers", bias=False, embeddings="sphere")
-"""Constructions for people's own facts: the arg max runs over all answers, and not over the words of the question."""
+VARIANTS = ("text", "answers")  # the arg max runs over the whole vocabulary, as in equation 7, or among the answers
 TOLERANCE = 0.15
 FRESH = 1 << 16  # seeds of the prompts that judge start here, away from those of the searches
 FARTHEST, FARTHEST_TRAINED = 16, 4  # a search ends at so many times its first guess; a try of training takes minutes
@@ -38,7 +36,7 @@ class Built:
     """How a model was built."""
 
     recipe: str
-    recall: float  # share of all facts that are right in a prompt full of noise
+    recall: float  # share of all facts that are right in a prompt full of noise, over what the variant says
     smallest_margin: float
     seconds: float
     bits: float
@@ -58,13 +56,13 @@ class _Wish:
     seed: int
     say: Say
     kept: Kept
-    prompts: dict[str, Any]  # n_noise, T and p
+    prompts: dict[str, Any]  # n_noise, T, p and the variant
 
 
 def build(
     facts: Any, *, on_conflict: str = "error", recipe: str = AUTO, accuracy: float = 1.0, max_params: int | None = None,
-    n_noise: int = NOISE, T: int = SEQUENCE, p: np.ndarray | None = None, seed: int = 0, say: Say = lambda _: None,
-    beside: Path | None = None,
+    n_noise: int | None = None, T: int = SEQUENCE, p: np.ndarray | None = None, variant: str = "text", seed: int = 0,
+    say: Say = lambda _: None, beside: Path | None = None,
 ) -> Model:  # fmt: skip
     """The smallest transformer found that recalls the share ``accuracy`` of the facts: ``.report`` has what it took.
 
@@ -73,19 +71,24 @@ def build(
     ``facts`` is a path, a frame, a list, a dictionary or a table, as `read_facts` takes them. ``recipe`` is the name of
     a fact recipe (see `fh.recipes`), or 'auto': the smaller of 'gated' and 'values', and 'train' where ``max_params``
     is too few for both. ``p`` says how often each fact is asked; by default the column p of the facts, or all alike.
-    The model is then asked for every fact, in prompts of ``T`` tokens with random noise from ``n_noise`` tokens. With
-    ``beside``, the file that the model will be written to, 'gated' keeps its tries in a hidden file next to it, and
-    goes on from there when it is started again.
+    The model is then asked for every fact, in prompts of ``T`` tokens with random noise from ``n_noise`` tokens (by
+    default as many as subjects and relations). It says the token that scores best of the whole vocabulary, as in the
+    paper's equation 7; with ``variant="answers"`` it is only to be right among the answers. With ``beside``, the file
+    that the model will be written to, 'gated' keeps its tries in a hidden file next to it, and goes on from there when
+    it is started again.
     """
     check_one_of("recipe", recipe, [*fact_recipes(), AUTO])
+    check_one_of("variant", variant, VARIANTS)
+    if n_noise is not None:
+        check_positive(n_noise=n_noise)
     if not 0 < accuracy <= 1:
         raise ValueError(f"accuracy={accuracy} must be above 0 and at most 1")
     if max_params is not None:
         check_positive(max_params=max_params)
     table, weights = read_facts(facts, on_conflict)
     start = time.perf_counter()
-    kept = Kept(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed))
-    prompts = {"n_noise": n_noise, "T": T, "p": weights if p is None else p}
+    kept = Kept(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed, variant=variant))
+    prompts = {"n_noise": n_noise, "T": T, "p": weights if p is None else p, "variant": variant}
     wish = _Wish(table, accuracy, max_params, seed, say, kept, prompts)
     name, made = _auto(wish) if recipe == AUTO else (recipe, _made(recipe, wish))
     say("asking for every fact")
@@ -136,9 +139,8 @@ def _made(name: str, wish: _Wish) -> Made:
 
 def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Made:
     """The model of the smallest size at which the share asked for wins by the recipe's margin."""
-    question = Question.of(wish.table, wish.accuracy, wish.prompts["n_noise"])
+    question = Question.of(wish.table, wish.accuracy, wish.prompts["n_noise"] or 0)
     unit, guess, ceiling = _range(recipe, sizing, wish, question)
-    settings = wish.prompts | ({} if recipe.build is None else {"variant": OWN_FACTS})
     made: dict[int, Made] = {}
 
     def ask(units: int) -> float:
@@ -146,7 +148,14 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Made:
         wish.say(f"{sizing.size}={size}")
         d = size if sizing.size == "d" else sizing.d(question)
         model, problem, *_ = made[units] = recipe.make(
-            wish.table, d, size, goal=wish.accuracy, seed=wish.seed, per_head=sizing.per_head, say=wish.say, **settings
+            wish.table,
+            d,
+            size,
+            goal=wish.accuracy,
+            seed=wish.seed,
+            per_head=sizing.per_head,
+            say=wish.say,
+            **wish.prompts,
         )
         share = float((judge_table(model, problem).margin > recipe.margin).mean())
         wish.say(f"{sizing.size}={size}: {model.n_params} parameters, {share:.2%} right")

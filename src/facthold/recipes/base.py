@@ -228,7 +228,7 @@ class FactRecipe(Recipe):
     ) -> Made:  # fmt: skip
         """The model of this size, with embeddings of this seed.
 
-        ``settings``: n_noise, T, p and (for constructions) variant, as `facts.problem.seeded_recall` takes them.
+        ``settings``: n_noise, T, p and variant, as `facts.problem.seeded_recall` takes them.
         """
         if self.at is not None:
             return self.at(table, d, size, goal, seed, say, **settings)

@@ -183,7 +183,7 @@ def gated_shape(q: Question) -> tuple[int, int]:
     few, many = sorted((q.S, q.R))
     answers = q.D * -math.expm1(q.S * math.log1p(-1 / q.D)) if q.D > 1 else 1.0
     K = construct.dimensions.weights_for(q.facts, answers)
-    return gated_dimensions(few, many, K, construct.dimensions.NOISE)
+    return gated_dimensions(few, many, K, q.noise or q.S + q.R)
 
 
 def _gated_x(q: Question) -> tuple[float, ...]:
@@ -219,7 +219,10 @@ def train_shape(d: int) -> Shape:
 TRAINING = "transformer-short"
 
 
-def trained(table: FactTable, d: int, training: Protocol, seed: int, say: "Say | None" = None, **settings: Any) -> Made:
+def trained(
+    table: FactTable, d: int, training: Protocol, seed: int, say: "Say | None" = None, variant: str = "text",
+    **settings: Any,
+) -> Made:  # fmt: skip
     """The best run of a race over the protocol's learning rates, at the shape of this d."""
     if d < HEADS or d % HEADS:
         raise ValueError(f"d={d} must be a multiple of {HEADS}, the number of heads")
@@ -228,8 +231,8 @@ def trained(table: FactTable, d: int, training: Protocol, seed: int, say: "Say |
         assert say is not None
         say(f"training at d={d}: {steps / training.steps:.0%} of the steps, {share:.2%} right")
 
-    problem = seeded_recall(table, d, seed, "code", **settings)
-    best = train.race.train(problem, train_shape(d), training, seed, listener=listener if say else None)
+    problem = seeded_recall(table, d, seed, variant, **settings)
+    best = train.race.train(problem, train_shape(d), training, seed, variant, listener=listener if say else None)
     return Made(best.model, problem, 0.0 if best.run.status == "diverged" else best.run.best)
 
 

@@ -11,10 +11,10 @@ from jaxtyping import PRNGKeyArray
 
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
-from facthold.construct.dimensions import NOISE, gated_dimensions, weights_for
+from facthold.construct.dimensions import gated_dimensions, weights_for
 from facthold.construct.gates import Gates, gate_heads, gated_transformer
 from facthold.facts.names import Names
-from facthold.facts.problem import SEQUENCE, FactualRecall, factual_recall
+from facthold.facts.problem import SEQUENCE, FactualRecall, Variant, seeded_recall
 from facthold.facts.table import FactTable
 from facthold.measure.capacity import find_smallest
 from facthold.models.memory import MLPMemory
@@ -44,20 +44,20 @@ class Width:
 
 
 def gated(
-    table: FactTable, *, accuracy: float, n_noise: int, T: int, p: np.ndarray | None, seed: int,
-    max_params: int | None = None, say: Say = lambda _: None, kept: Kept | None = None,
+    table: FactTable, *, accuracy: float = 1.0, seed: int = 0, max_params: int | None = None,
+    say: Say = lambda _: None, kept: Kept | None = None, n_noise: int | None = None, **settings: Any,
 ) -> tuple[Transformer, FactualRecall, list[Width]]:  # fmt: skip
     """The smallest such transformer that was found to recall the share ``accuracy`` of every relation's facts. What was
-    tried is put into ``kept``, and not tried again where it is there."""
+    tried is put into ``kept``, and not tried again where it is there. ``settings``: see `prepared`."""
     kept = kept or Kept()
     d, n_gates = dimensions(table, n_noise)
     attention = Shape(d, n_gates + min(table.S, table.R), 1, 0).n_params
     if max_params is not None and attention >= max_params:
         raise FactholdError(
-            f"max_params={max_params}: attention alone takes {attention} parameters; allow more, or fewer noise tokens "
-            f"than {n_noise}"
+            f"max_params={max_params}: attention alone takes {attention} parameters; allow more, or fewer noise tokens"
+            + (f" than {n_noise}" if n_noise else "")
         )
-    start = prepared(table, n_noise, T, p, seed)
+    start = prepared(table, n_noise, seed=seed, **settings)
     if kept.tries:
         say(f"going on with {len(kept.tries)} tries that were kept")
     say(f"{len(table)} facts in {len(start.groups)} groups of neurons, d={d}, {start.gates.H} heads")
@@ -67,11 +67,11 @@ def gated(
     return model, start.problem, [width for _, width in found]
 
 
-def dimensions(table: FactTable, n_noise: int, d: int | None = None) -> tuple[int, int]:
-    """d, and the number of gates: see `gated_dimensions`."""
+def dimensions(table: FactTable, n_noise: int | None = None, d: int | None = None) -> tuple[int, int]:
+    """d, and the number of gates: see `gated_dimensions`. As many noise tokens as others, where none are given."""
     few, many = sorted((len(np.unique(table.relations)), len(np.unique(table.subjects))))
     K = sum(_weights(table.answers[table.relations == r]) for r in range(table.R))
-    return gated_dimensions(few, many, K, n_noise, d)
+    return gated_dimensions(few, many, K, n_noise or table.S + table.R, d)
 
 
 def _weights(answers: np.ndarray) -> float:
@@ -97,12 +97,11 @@ class Prepared:
 
 
 def prepared(
-    table: FactTable, n_noise: int = NOISE, T: int = SEQUENCE, p: np.ndarray | None = None, seed: int = 0,
-    d: int | None = None,
+    table: FactTable, n_noise: int | None = None, T: int = SEQUENCE, p: np.ndarray | None = None, seed: int = 0,
+    d: int | None = None, variant: str | Variant = "text",
 ) -> Prepared:  # fmt: skip
     d, n_gates = dimensions(table, n_noise, d)
-    key = derive("tokens", seed, d, "sphere")
-    problem = factual_recall(table, d, key=key, n_noise=n_noise, T=T, p=p, outputs="answers")
+    problem = seeded_recall(table, d, seed, variant, T=T, n_noise=n_noise, p=p)
     gates = gate_heads(problem, n_gates, key=derive("gates", seed))
     return Prepared(problem, gates, fact_groups(problem, gates))
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from facthold._util.errors import check_positive
 from facthold._util.keys import derive
-from facthold.construct.dimensions import NOISE
-from facthold.facts.problem import SEQUENCE, seeded_recall, variant
+from facthold.facts.problem import seeded_recall, variant
 from facthold.facts.real import find_source, sample_subjects
 from facthold.facts.table import FactTable
 from facthold.lab import Account, TableCell, of_accuracy
@@ -23,7 +22,7 @@ from facthold.train.protocols import BATCH, LEARNING, MARGIN, Protocol, protocol
 RANDOM = "random"
 TRAINED, GATED = "trained", "gated"
 VARIANT = "code"  # of trained models
-GATED_SPEC: dict[str, Any] = {"training": LEARNING.spec, "margin": MARGIN}  # how the neurons of `gated` are found
+GATED_SPEC: dict[str, Any] = {"training": LEARNING.spec, "margin": MARGIN, "gates": "inequalities"}  # of `gated`
 
 
 def recalled(made: Made, seed: int) -> np.ndarray:
@@ -145,7 +144,7 @@ class ModelCell(OneModelCell):
         """The model of the recipe `gated`, each group of neurons ``width`` times as wide as the smallest found."""
         from facthold.train.gated import gated, prepared
 
-        model, problem, widths = gated(table, accuracy=1.0, n_noise=NOISE, T=SEQUENCE, p=None, seed=self.seed)
+        model, problem, widths = gated(table, seed=self.seed)
         if width > 1:
             wider = [math.ceil(width * found.m) for found in widths]
             keys = [derive("wider", self.seed, i, width) for i in range(len(wider))]

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from facthold._util.errors import FactholdError
-from facthold.construct.dimensions import NOISE
 from facthold.facts.table import FactTable
 from facthold.lab import Cell, Figure, Result, Values, style
-from facthold.lab.fields import Count
+from facthold.lab.fields import Whole
 from facthold.measure.capacity import FOUND
 from facthold.measure.scaling import Fit, fit_constant
 from facthold.studies.judging import columns, grouped
@@ -34,7 +33,8 @@ class TableSize(SourceCell):
 
     kind: ClassVar[str] = "table-size"
 
-    n_noise: Count = NOISE
+    n_noise: Whole = 0  # 0: as many as subjects and relations
+    variant: str = "text"
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -51,7 +51,9 @@ class TableSize(SourceCell):
             "nats": answer_nats(table),
         }  # fmt: skip
         try:
-            built = build(table, recipe=GATED, accuracy=1.0, n_noise=self.n_noise, seed=self.seed)
+            built = build(
+                table, recipe=GATED, accuracy=1.0, n_noise=self.n_noise or None, variant=self.variant, seed=self.seed
+            )
         except FactholdError as error:  # no width was enough: no size, and not a missing package
             return about | dict.fromkeys(OF_A_MODEL) | {"status": str(error)}
         model, report = built.model, built.report

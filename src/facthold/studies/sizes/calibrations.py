@@ -116,7 +116,7 @@ class TrainedSize(SizeSearch):
 
     @property
     def spec(self) -> dict[str, Any]:
-        return super().spec | {"training": self.training.spec, "model": asdict(variant("code")), "batch": BATCH}
+        return super().spec | {"training": self.training.spec, "model": asdict(variant("text")), "batch": BATCH}
 
     @property
     def guess(self) -> int:
