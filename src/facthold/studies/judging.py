@@ -103,7 +103,7 @@ def judge_exponent(
 
 
 def drifting(rows: Sequence[Values], x: Measure, y: Measure, fit: Fit) -> tuple[str, str]:
-    """How y / x moves from the smallest size to the largest (means over their rows), and what y would be at twice that."""
+    """How y / x moves from the smallest size to the largest, as means of their rows; what y is at twice that."""
     low, high = ends(rows, x, x)
     first, last = (fmean(y(r) / x(r) for r in rows if x(r) == end) for end in (low, high))
     law, on = 2 * high * last, 2 * high * last * 2 ** (fit.slope - 1)

@@ -4,13 +4,13 @@ The memories of theorems 1, 2 and 9 answer F(e_x) = sum_z K(x, z) u_z for f*(z) 
 and noise elsewhere. `bounds` has what this becomes for large sizes: a wrong score is Gaussian, and N V z(N)^2 = 1. At
 the sizes of a laptop this is up to a tenth off. Here is what it leaves out: F(e_x) is one vector of d dimensions for
 all rivals, its length and K(x, x) differ from input to input, u_y lies on a sphere and not in a Gaussian cloud, and
-u_y is itself a part of F(e_x). What is still left out is of relative order 1/d or 1/N, and for kernels that are even in
-e_z their mean, which all inputs share.
+u_y is itself a part of F(e_x), with an even kernel on the average too. What is still left out is of relative order 1/d
+or 1/N.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -29,17 +29,25 @@ class Noise:
     d: int
     kernel: float  # what each bystander z adds: E<e_x, e_z>^(2p) / d, the kernel itself
     neurons: float  # and the noise of m random neurons or directions
-    own: float  # of K(x, y): what the rival's own association adds
+    own: float  # second moment of K(x, y): what the rival's own association adds
     target: float  # what z = x adds beyond 1/d
     spread: float  # of K(x, x), whose mean is 1
+    p: int = 1  # degree of the kernel: where it is even, K(x, y) has a positive mean and is skew
 
     @property
     def bystander(self) -> float:
         return self.kernel + self.neurons
 
+    def rival(self, x: np.ndarray) -> np.ndarray:
+        """K(x, y) as a function of a standard Gaussian: its mean, variance and skewness (Cornish and Fisher)."""
+        first, second, third = (moment(self.d, n * self.p) for n in (1, 2, 3))
+        deviation = math.sqrt(self.own - first**2)
+        skewness = (third - 3 * second * first + 2 * first**3) / deviation**3
+        return first + deviation * (x + skewness / 6 * (x**2 - 1))
+
     def rounded(self, step: float) -> "Noise":
         """The same with weights of a linear memory rounded to multiples of ``step``: errors of variance step^2 / 12."""
-        return Noise(self.d, self.kernel, self.neurons, self.own, self.target + step**2 / 12, self.spread)
+        return replace(self, target=self.target + step**2 / 12)
 
 
 def low_rank(d: int, m: int = 0) -> Noise:
@@ -53,7 +61,7 @@ def hermite_features(d: int, m: int, k: int, sigma: Function) -> Noise:
     c_k = _coefficients(sigma)[k]
     pair, same = _squares(d, k, sigma, c_k, power=0)
     kernel = (1 - 1 / m) * moment(d, 2 * k)
-    return Noise(d, kernel / d, pair / (m * d), kernel + pair / m, 0.0, (same - 1) / m)
+    return Noise(d, kernel / d, pair / (m * d), kernel + pair / m, 0.0, (same - 1) / m, k)
 
 
 def tangent_kernel(d: int, m: int, k: int, slope: Function) -> Noise:
@@ -66,7 +74,7 @@ def tangent_kernel(d: int, m: int, k: int, slope: Function) -> Noise:
     pair, same = _squares(d, k, slope, C, power=2)
     kernel = (1 - 1 / n) * moment(d, 2 * k + 2)
     neurons, target = ((1 + 2 / d) * square / n for square in (pair, same))
-    return Noise(d, kernel / d, neurons, kernel + 3 * pair / n, target, (3 * same - 1) / n)
+    return Noise(d, kernel / d, neurons, kernel + 3 * pair / n, target, (3 * same - 1) / n, k + 1)
 
 
 def moment(d: int, p: int) -> float:
@@ -78,8 +86,9 @@ def recall(N: float, noise: Noise) -> float:
     """The expected share of N associations that the arg max gets right.
 
     F(e_x) = k u_x + r with k = K(x, x), and r a Gaussian vector. Its part along u_x moves the target's score, k + c;
-    with what is left it has the length |F|. A rival's u_y leans towards r by its own part of it, K(x, y): <u_y, F> / |F|
-    has the density (1 - t^2)^((d-3)/2) exp(lean t) on [-1, 1]. All N - 1 rivals must stay below the target.
+    with what is left it has the length |F|. A rival's u_y leans towards r by its own part of it, K(x, y): so that
+    t = <u_y, F> / |F| has the density (1 - t^2)^((d-3)/2) exp(lean t) on [-1, 1]. All N - 1 rivals must stay
+    below the target.
     """
     d = noise.d
     (c, w_c), (q, w_q), (b, w_b), (g, w_g) = (_normal(n, axis) for axis, n in enumerate(NODES.values()))
@@ -90,7 +99,7 @@ def recall(N: float, noise: Noise) -> float:
     rest = variance * (d - 1) * _chi_squared(q, d - 1)
     length = np.sqrt(score**2 + rest)
     along = (c * np.sqrt(variance) * score + rest) / length  # r^T F / |F|
-    lean = b * np.sqrt(noise.own * by / noise.bystander) * along / variance
+    lean = noise.rival(b) * np.sqrt(by / noise.bystander) * along / variance
     below = (_share_below(score / length, lean, d) * w_b).sum(axis=2, keepdims=True)
     return float((w_c * w_q * (w_g if noise.spread else 1.0) * below ** (N - 1)).sum())
 
@@ -114,7 +123,7 @@ def half_recall(noise: Noise) -> float:
 def _share_below(top: np.ndarray, lean: np.ndarray, d: int) -> np.ndarray:
     """P(t < top) under a density proportional to (1 - t^2)^((d-3)/2) exp(lean t) on [-1, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(INNER)
-    top, lean = (np.broadcast_to(values, np.broadcast_shapes(top.shape, lean.shape))[..., None] for values in (top, lean))
+    top, lean = (values[..., None] for values in np.broadcast_arrays(top, lean))
 
     def integral(low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
         t = low + (high - low) * (nodes + 1) / 2
@@ -151,9 +160,9 @@ def _coefficients(function: Function, n: int = 9) -> list[float]:
 
 
 def _squares(d: int, k: int, function: Function, c: float, power: int) -> tuple[float, float]:
-    """E[h_k(g)^2 function(g')^2 t^power] / c^2 over t = <e_x, e_z> and Gaussians g, g' of correlation t; the same at t = 1.
+    """E[h_k(g)^2 function(g')^2 t^power] / c^2 over t = <e_x, e_z> and Gaussians g, g' of correlation t; and at t = 1.
 
-    By Mehler the expectation given t is the sum of a_j b_j t^j over the coefficients of both squares.
+    By Mehler's formula the expectation given t is the sum of a_j b_j t^j over the coefficients of both squares.
     """
     a, b = _coefficients(lambda x: _hermite(k) ** 2), _coefficients(lambda x: function(x) ** 2)
     pair = sum(a_j * b_j * moment(d, j + power) for j, (a_j, b_j) in enumerate(zip(a, b, strict=True)))
@@ -167,8 +176,8 @@ DRAWS = 1000  # of the overlaps of one input with the others: they leave an erro
 def half_exact(d: int) -> float:
     """The N of which the outer product recalls half in every sign, with embeddings in {-1, +1}^d / sqrt(d), d even.
 
-    A coordinate of W e_x has the sign of its target where 1 + S > 0, S = sum_z +-<e_z, e_x> over the N - 1 others. Given
-    the overlaps the d coordinates are independent and S lives on a lattice: its distribution is exact, from its
+    A coordinate of W e_x has the sign of its target where 1 + S > 0, S = sum_z +-<e_z, e_x> over the N - 1 others.
+    Given the overlaps the d coordinates are independent and S lives on a lattice: its distribution is exact, from its
     characteristic function, the product of cos(theta <e_z, e_x>). Over the overlaps, binomial ones, it is an average
     of draws. A sum of exactly zero has no sign.
     """

@@ -12,7 +12,7 @@ from typing import Any
 
 from facthold.lab import Cell, Claim, Judgement, Values, cells_of, near, worst
 from facthold.studies import judging
-from facthold.studies.judging import all_of, also, at_preset, by_d, by_seed, columns, constant, ends, judge_law, not_found
+from facthold.studies.judging import all_of, also, at_preset, by_d, by_seed, columns, ends, judge_law, not_found
 from facthold.studies.memories.capacity import Capacity, TwoOutputs
 from facthold.studies.memories.figures import LARGE, n_log_n, size
 from facthold.theory import bounds, noise
@@ -96,9 +96,9 @@ def judge_two_outputs(rows: Sequence[Values]) -> Judgement:
     for r in sorted(rows, key=lambda r: (r["N"] / r["d"], r["d"])):
         stated = bounds.two_outputs_share(r["N"], r["d"])
         tolerance = stated - bounds.two_outputs_share((1 + judging.LAW_TOLERANCE) * r["N"], r["d"])
-        mean, error, interval = judging.mean_of([1 - wrong / r["N"] for wrong in r["wrong"]])
+        mean, se, interval = judging.mean_of([1 - wrong / r["N"] for wrong in r["wrong"]])
         measured.append(f"{mean:.4f} for {stated:.4f} at N={r['N']} d={r['d']}")
-        errors.append(abs(mean - stated) / error if error else 0.0)
+        errors.append(abs(mean - stated) / se if se else 0.0)
         verdicts.append(near(interval, stated, tolerance))
     predicted = f"share Phi(sqrt(d/(N-1))), N within {judging.LAW_TOLERANCE:.0%}"
     error = f"within {max(errors):.1f} standard errors, {len(rows[0]['wrong'])} seeds"
@@ -182,8 +182,8 @@ CLAIMS = (
     ),
     Claim(
         "exact-recall", "section 3.1, remarks; constants beyond",
-        "Recall of the exact vector, as Hopfield networks ask for, grows as d / (2 ln d); arg-max decoding as d^2. Both "
-        "at half recall, with the constants that the noise predicts.",
+        "Recall of the exact vector, as Hopfield networks ask for, grows as d / (2 ln d); arg-max decoding as d^2. "
+        "Both at half recall, with the constants that the noise predicts.",
         exact_cells, judge_exact,
     ),
 )  # fmt: skip

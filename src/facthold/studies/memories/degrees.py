@@ -1,24 +1,25 @@
 """Theorems 2 and 9: MLP memories without training hold N as m d, and more with a higher degree where d is small.
 
 The theorems say Var(gamma) <~ 1/d + (2k)^(k+1) N / d^(k+1) + 2^(3q+3k) N / (m d), with k = 2 ceil(1/epsilon) for
-d >= N^epsilon. Their constants are out of reach: epsilon = 1/2 asks for k = 4, q >= 5 and N above (4/epsilon)^(1+2/epsilon)
-= 32,768, and then m d / N above 2^27. The two terms themselves are not. `theory.noise` has them with their exact
-constants, and with these N is predicted: for ReLU and a kernel <e_x, e_z>^2 both constructions tend to
-2 N ln N = m d / (2 pi + 3 m / d^2), the same for both. The second term is what a higher degree removes.
+d >= N^epsilon. Their constants are out of reach: epsilon = 1/2 asks for k = 4, q >= 5, N above
+(4/epsilon)^(1+2/epsilon) = 32,768, and then m d / N above 2^27. The two terms themselves are within reach:
+`theory.noise` has them with their exact constants, and predicts N. For ReLU and a kernel <e_x, e_z>^2 both
+constructions tend to 2 N ln N = m d / (2 pi + 3 m / d^2). The second term is what a higher degree removes.
 
-Sizes were chosen by the law before anything was measured, such that K(x, x) = 1 +- 1/4: below that half recall is a
-matter of its skewness. What the law leaves out for kernels that are even in e_z, the skewness of a rival's own
-<e_x, e_y>^2, makes it 2% (d = 64) to 6% (d = 32, m = 512) high on draws of our own; so degrees are compared at 1 and 3.
+Sizes were chosen by the law, such that K(x, x) = 1 +- 1/4 or less: beyond that half recall is a matter of its skewness.
+A first look found 4% fewer than the law, which then lacked the mean and the skewness of a rival's own kernel, 1/d and
+more at degree 2; they were added to the law, and the sizes and the tolerance stayed.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.keys import derive
-from facthold.lab import Cell, Claim, Judgement, Values, at_least
+from facthold.lab import Cell, Claim, Judgement, Values, at_least, worst
 from facthold.lab.fields import OneOf, Whole
+from facthold.measure.scaling import fit_constant
 from facthold.studies import judging
 from facthold.studies.judging import all_of, at_preset, by_seed, columns, judge_law, not_found
 from facthold.studies.memories.capacity import Capacity
@@ -80,7 +81,7 @@ def law(row: Values) -> float:
     return predicted_N(*(row[name] for name in ("method", "d", "m", "k", "sigma")))
 
 
-def cell(preset: str, N: float, **fields: object) -> Cell:
+def cell(preset: str, N: float, **fields: Any) -> Cell:
     tolerance = {"smoke": 0.1}.get(preset, 0.01)
     return KernelCapacity.near(N, seeds=judging.seeds_at(preset, 8), tolerance=tolerance, **fields)
 
@@ -88,8 +89,8 @@ def cell(preset: str, N: float, **fields: object) -> Cell:
 def growth_cells(preset: str) -> list[Cell]:
     """A kernel of degree 2, all that ReLU has above 1; searches start at N V z^2 = 1 with z^2 = 10."""
     start = lambda d, m: 0.1 * m * d / (6.3 + 3 * m / d**2)  # noqa: E731
-    degrees = ((FEATURES, 2), (TANGENT, 1))
-    return [cell(preset, start(d, m), method=f, d=d, m=m, k=k) for f, k in degrees for d, m in at_preset(GROWTH, preset)]
+    sizes = [(f, k, d, m) for f, k in ((FEATURES, 2), (TANGENT, 1)) for d, m in at_preset(GROWTH, preset)]
+    return [cell(preset, start(d, m), method=f, d=d, m=m, k=k) for f, k, d, m in sizes]
 
 
 def judge_growth(rows: Sequence[Values]) -> Judgement:
@@ -124,23 +125,24 @@ def judge_degrees(rows: Sequence[Values]) -> Judgement:
     judged = judge_law("N as the noise law: exponent 1", points, law)
     if not_found(points):
         return judged
-    parts = []
+    times, errors, verdicts = [], [], []
     for (method, m), ours in judging.grouped(points, lambda r: (r["method"], r["m"])).items():
-        (first, third) = ([r for r in ours if degree(r) == p] for p in (1, 3))
-        d, one = first[0]["d"], sum(r["N"] for r in first) / len(first)
-        ratio = judging.constant("degree 3", [one] * len(third), [r["N"] for r in third])[0]
-        expected = law(third[0]) / law(first[0])
-        words = f"{ratio.constant:.1f} times as many ({expected:.1f} by the law) at {method} d={d} m={m}"
-        error = f"[{ratio.interval[0]:.1f}, {ratio.interval[1]:.1f}]"
-        parts.append(Judgement("", words, error, at_least(ratio.interval, AT_LEAST)))
-    return all_of(judged, Judgement(f"degree 3 over degree 1: at least {AT_LEAST:g}", "degree 3", "", True), *parts)
+        first, third = ([r for r in ours if degree(r) == p] for p in (1, 3))
+        # seed against seed: they share their embeddings
+        ratio = fit_constant("times", *([r["N"] for r in degree_rows] for degree_rows in (first, third)))
+        by_law = law(third[0]) / law(first[0])
+        times.append(f"{ratio.constant:.1f} ({by_law:.1f} by the law) at {method} d={first[0]['d']} m={m}")
+        errors.append(f"[{ratio.interval[0]:.1f}, {ratio.interval[1]:.1f}]")
+        verdicts.append(at_least(ratio.interval, AT_LEAST))
+    predicted = f"degree 3 over degree 1: at least {AT_LEAST:g} times"
+    return all_of(judged, Judgement(predicted, "times " + ", ".join(times), ", ".join(errors), worst(*verdicts)))
 
 
 CLAIMS = (
     Claim(
         "mlp-memory-growth", "theorems 2 and 9; constants beyond",
-        "MLP memories without training hold N as m d, up to a logarithm, while m is below d^2: at half recall the N that "
-        "the noise on their scores predicts, which tends to 2 N ln N = m d / (2 pi + 3 m/d^2) for ReLU, by random "
+        "MLP memories without training hold N as m d, up to a logarithm, while m is below d^2: at half recall the N "
+        "that the noise on their scores predicts, which tends to 2 N ln N = m d / (2 pi + 3 m/d^2) for ReLU, by random "
         "features and by the tangent kernel alike.",
         growth_cells, judge_growth,
     ),

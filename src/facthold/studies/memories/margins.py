@@ -31,8 +31,8 @@ ROUNDING = {
     "smoke": ((8, 64, 200, (1.0,)), (200, 45, 40, (16.0,))),
     "quick": ((16, 128, 160, (1.0,)), (64, 256, 60, (1.0,)), (200, 45, 80, (8.0, 16.0)), (400, 64, 40, (8.0, 16.0))),
 }
-"""(N, d, seeds, steps): eps is such a multiple of 1/(8d), the proof's; above 1 also times sqrt(N), so that at 8 it is as large
-as the root mean square of the weights, sqrt(N)/d, and at 16 nearly half of them round to zero."""
+"""(N, d, seeds, steps): eps is such a multiple of 1/(8d), the proof's; above 1 also times sqrt(N), so that at 8 it is
+as large as the root mean square of the weights, sqrt(N)/d, and at 16 two thirds of them round to zero."""
 MOVED_TOLERANCE = 0.05  # of the predicted change of margins: weights are Gaussian, and at 16 the errors not quite even
 RECALL_TOLERANCE = 0.03  # of the recall after rounding: what the noise law itself may be off at these sizes
 STEP_SIZES = {"smoke": ((8, 6, 0), (8, 6, 3)), "quick": ((100, 32, 0), (400, 64, 0), (100, 32, 16), (400, 64, 32))}
@@ -188,7 +188,8 @@ def judge_margins(rows: Sequence[Values]) -> Judgement:
             half = STANDARD_ERRORS * r[f"{name}_error"]
             errors[name].append(abs(r[name] - stated) / r[f"{name}_error"])
             verdicts.append(near((r[name] - half, r[name] + half), stated, MOMENT_TOLERANCE[name] * stated))
-        measured.append("N={N} d={d}: mean {mean:.4f}, variance {variance:.4f} for {0:.4f}".format(exact["variance"], **r))
+        words = "N={N} d={d}: mean {mean:.4f}, variance {variance:.4f} for {0:.4f}"
+        measured.append(words.format(exact["variance"], **r))
     within = " and ".join(f"{name} within {share:.0%}" for name, share in MOMENT_TOLERANCE.items())
     error = ", ".join(f"{name}s within {max(away):.1f}" for name, away in errors.items()) + " standard errors"
     return Judgement(f"mean 1, variance {formula}; {within}", "; ".join(measured), error, worst(*verdicts))
