@@ -68,18 +68,17 @@ def sphere(generator: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def kernel_draws(name: str, N: int, d: int, m: int, k: int, sigma, generator: np.random.Generator) -> np.ndarray:
-    """The answers F(e_x) to all x of one draw, with the outputs: (E, U) -> scores, written from the definitions."""
+    """The scores of all outputs at all inputs of one draw, written from the definitions."""
     E, U = sphere(generator, N, d), sphere(generator, N, d)
     if name == "low-rank":
         V = generator.standard_normal((m, d))
         F = E @ V.T @ V @ E.T @ U / m if m else E @ E.T @ U
     elif name == "features":
         W = generator.standard_normal((m, d))
-        c = math.fsum((hermite(k, noise.GRID) * sigma(noise.GRID)) * noise.DENSITY)
-        F = sigma(E @ W.T) @ (hermite(k, E @ W.T).T @ U) / (m * c)
+        F = sigma(E @ W.T) @ (hermite(k, E @ W.T).T @ U) / (m * sigma.coefficient(k))
     else:
         W, V = generator.standard_normal((2, m // 2, d))
-        C = math.fsum((hermite(k, noise.GRID) * sigma.derivative(noise.GRID)) * noise.DENSITY)
+        C = math.sqrt(k + 1) * sigma.coefficient(k + 1)
         Q = (hermite(k, E @ W.T) * (U @ V.T)).T @ E / (m // 2 * C)
         F = (sigma.derivative(E @ W.T) * (E @ Q.T)) @ V
     return F @ U.T
@@ -101,7 +100,7 @@ def test_variances_are_those_of_draws(name, predicted, d, m, k, sigma) -> None:
     generator = np.random.default_rng(5)
     for N in (2, 12):
         others = ~np.eye(N, dtype=bool)
-        draws = [kernel_draws(name, N, d, m, k, sigma, generator) for _ in range(1500)]
+        draws = [kernel_draws(name, N, d, m, k, sigma, generator) for _ in range(800)]
         each = np.array([(scores[others] ** 2).mean() for scores in draws])
         own = (1 + predicted.spread) / d if name != "tangent" else (1 - 2 / m) / d + predicted.target
         exact = (N - 2) * predicted.bystander + predicted.own + own

@@ -189,6 +189,10 @@ class TwoOutputs(Stored):
     kind: ClassVar[str] = "two-outputs"
     counts_no_facts: ClassVar[str] = "there is only one map f*(x) = x mod 2"
 
+    @property
+    def cost(self) -> float:
+        return len(self.seeds) * (3e-3 + 1.5e-8 * self.d**2)
+
     def problem(self, seed: int) -> "Problem":
         from facthold.memory.associations import seeded_problem
 

@@ -126,12 +126,13 @@ def judge_degrees(rows: Sequence[Values]) -> Judgement:
     if not_found(points):
         return judged
     times, errors, verdicts = [], [], []
-    for (method, m), ours in judging.grouped(points, lambda r: (r["method"], r["m"])).items():
-        first, third = ([r for r in ours if degree(r) == p] for p in (1, 3))
-        # seed against seed: they share their embeddings
-        ratio = fit_constant("times", *([r["N"] for r in degree_rows] for degree_rows in (first, third)))
-        by_law = law(third[0]) / law(first[0])
-        times.append(f"{ratio.constant:.1f} ({by_law:.1f} by the law) at {method} d={first[0]['d']} m={m}")
+    for method, ours in judging.grouped(points, lambda r: r["method"]).items():
+        first, third = (sorted((r for r in ours if degree(r) == p), key=size) for p in (1, 3))
+        # seed against seed, which share their embeddings, at each m
+        ratio, by_law = (
+            fit_constant("times", [of(r) for r in first], [of(r) for r in third]) for of in (judging.capacity, law)
+        )
+        times.append(f"{ratio.constant:.1f} ({by_law.constant:.1f} by the law) by {method}")
         errors.append(f"[{ratio.interval[0]:.1f}, {ratio.interval[1]:.1f}]")
         verdicts.append(at_least(ratio.interval, AT_LEAST))
     predicted = f"degree 3 over degree 1: at least {AT_LEAST:g} times"
