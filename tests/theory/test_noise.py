@@ -96,7 +96,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "predicted", "d", "m", "k", "sigma"), CASES, ids=lambda value: str(value)[:12])
 def test_variances_are_those_of_draws(name, predicted, d, m, k, sigma) -> None:
-    """Of a wrong score with N = 12 and with N = 2, and of the target's kernel: each within four standard errors."""
+    """Of a wrong score and of a margin, with N = 12 and with N = 2: each within four standard errors."""
     generator = np.random.default_rng(5)
     for N in (2, 12):
         others = ~np.eye(N, dtype=bool)
@@ -106,6 +106,11 @@ def test_variances_are_those_of_draws(name, predicted, d, m, k, sigma) -> None:
         exact = (N - 2) * predicted.bystander + predicted.own + own
         error = each.std() / math.sqrt(len(each))
         assert abs(each.mean() - exact) < 4 * error + (0.03 * exact if name == "low-rank" and m else 0), N
+        margins = np.array([((np.diag(s)[:, None] - s)[others] - 1) ** 2 for s in draws]).mean(axis=1)
+        error = margins.std() / math.sqrt(len(margins))
+        left_out = 0.06 if name == "low-rank" and m else 0.0  # of relative order 1/m
+        exact = noise.margin_variance(N, predicted)
+        assert abs(margins.mean() - exact) < 4 * error + left_out * exact, N
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,22 @@ def moment(d: int, p: int) -> float:
     return 0.0 if p % 2 else math.prod((2 * j + 1) / (d + 2 * j) for j in range(p // 2))
 
 
+def margin_variance(N: int, noise: Noise) -> float:
+    """Var(gamma_xy) for y = f*(z) of another input: exact where the kernel is odd in e_z. Its mean is 1.
+
+    The terms of different z are uncorrelated then. a = u_x - u_y has E (a^T u_z)^2 = 1 + 1/d for z in {x, y} and 2/d
+    for the others. In theorem 9 a neuron's <v, a>^2 <v, u_z>^2 is |a|^2 + 2 (a^T u_z)^2 on average: 4 + 2/d, or
+    2 + 4/d.
+    """
+    d, kernel = noise.d, noise.d * noise.kernel
+    x, y = (1 + 1 / d) * (1 + noise.spread), (1 + 1 / d) * noise.own
+    if noise.target:
+        same = noise.target / (1 + 2 / d)  # E[sigma'^2 h_k^2] / (n C^2), and noise.spread is 3 same - 1/n
+        x = (1 + 1 / d) * (1 + noise.spread - 3 * same) + (4 + 2 / d) * same
+        y = (1 + 1 / d) * kernel + (noise.own - kernel) + noise.neurons
+    return x + y + 2 * (N - 2) * noise.bystander - 1
+
+
 def recall(N: float, noise: Noise) -> float:
     """The expected share of N associations that the arg max gets right.
 

@@ -19,13 +19,14 @@ from facthold.memory.associations import Problem, seeded_problem
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import LinearMemory
 from facthold.studies.memories.capacity import Capacity, Stored, TwoOutputs
-from facthold.studies.memories.degrees import KernelCapacity
+from facthold.studies.memories.degrees import KernelCapacity, KernelMargins
 from facthold.studies.memories.margins import GradientStep, Margins, Rounding
 
 SMALL = [
     Margins(N=3, d=4, in_image=True, n_draws=100),
     TwoOutputs(method="outer-product", N=5, d=16, seeds=(0, 1)),
     KernelCapacity(method="hermite-features", d=8, m=64, k=2, seeds=(0,)),
+    KernelMargins(method="tangent-kernel", N=3, d=4, m=8, k=0, n_draws=10),
     Rounding(N=4, d=32, seeds=(0, 1)),
     GradientStep(N=5, d=4),
     Stored(method="outer-product", N=3, d=16, m=0, seeds=(0, 1)),

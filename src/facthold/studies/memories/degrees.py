@@ -16,14 +16,18 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from facthold._util.keys import derive
+import numpy as np
+from jaxtyping import Float
+
+from facthold._util.keys import PRNGKeyArray, derive
 from facthold.lab import Cell, Claim, Judgement, Values, at_least, worst
-from facthold.lab.fields import OneOf, Whole
+from facthold.lab.fields import Count, OneOf, Whole
 from facthold.measure.scaling import fit_constant
 from facthold.studies import judging
 from facthold.studies.judging import all_of, at_preset, by_seed, columns, judge_law, not_found
 from facthold.studies.memories.capacity import Capacity
 from facthold.studies.memories.figures import n_log_n, size
+from facthold.studies.memories.margins import Margins, judge_moments
 from facthold.theory import noise
 
 if TYPE_CHECKING:
@@ -43,6 +47,14 @@ DEGREES = {
     "quick": ((FEATURES, 16, 4096), (FEATURES, 16, 8192), (FEATURES, 16, 16384), (TANGENT, 16, 8192)),
 }
 """(construction, d, m), at kernels of degree 1 and 3."""
+MARGINS = {
+    "smoke": ((FEATURES, 16, 64, 1, RELU, 1000), (TANGENT, 16, 128, 0, RELU, 600)),
+    "quick": (
+        (FEATURES, 16, 64, 1, RELU, 2000), (FEATURES, 16, 2048, 3, CUBIC, 1500),
+        (TANGENT, 16, 128, 0, RELU, 2000), (TANGENT, 16, 2048, 2, CUBIC, 1500),
+    ),
+}  # fmt: skip
+"""(construction, d, m, k, sigma, draws), for 16 associations: kernels that are odd in e_z, whose variance is exact."""
 AT_LEAST = 4.0  # times as many at degree 3 as at degree 1: the law says 6.7 to 10.6
 
 
@@ -58,27 +70,58 @@ class KernelCapacity(Capacity):
     goal: float = 0.5
 
     def memory(self, problem: "Problem", seed: int) -> "Memory":
-        from facthold.construct.mlp import hermite_features, tangent_kernel
-        from facthold.memory.activations import activation
-
-        build = hermite_features if self.method == FEATURES else tangent_kernel
         key = derive("kernel", seed, self.d, self.m, self.method, self.k, self.sigma)
-        return build(problem, self.m, self.k, key=key, sigma=activation(self.sigma))
+        return build(self.method, problem, self.m, self.k, self.sigma, key)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelMargins(Margins):
+    """The moments of the margins of a construction of theorem 2 or 9."""
+
+    kind: ClassVar[str] = "kernel-margins"
+    version: ClassVar[int] = 1
+
+    method: Annotated[str, OneOf((FEATURES, TANGENT))]
+    m: Count
+    k: Whole
+    sigma: str = RELU
+    in_image: bool = True
+
+    @property
+    def cost(self) -> float:
+        return 5e-3 * self.n_draws
+
+    def answers(self, problem: "Problem", generator: np.random.Generator) -> Float[np.ndarray, "N d"]:
+        key = derive("kernel margins", int(generator.integers(2**31)))
+        return np.asarray(build(self.method, problem, self.m, self.k, self.sigma, key)(problem.E), np.float64)
+
+
+def build(method: str, problem: "Problem", m: int, k: int, sigma: str, key: PRNGKeyArray) -> "Memory":
+    """The memory of theorem 2's sketch, or of theorem 9."""
+    from facthold.construct.mlp import hermite_features, tangent_kernel
+    from facthold.memory.activations import activation
+
+    construct = hermite_features if method == FEATURES else tangent_kernel
+    return construct(problem, m, k, key=key, sigma=activation(sigma))
 
 
 @cache
-def predicted_N(method: str, d: int, m: int, k: int, sigma: str) -> float:
-    """By the noise on the scores."""
+def _noise(method: str, d: int, m: int, k: int, sigma: str) -> noise.Noise:
     from facthold.memory.activations import activation
 
     of = activation(sigma)
     if method == FEATURES:
-        return noise.half_recall(noise.hermite_features(d, m, k, of))
-    return noise.half_recall(noise.tangent_kernel(d, m, k, of.derivative))
+        return noise.hermite_features(d, m, k, of)
+    return noise.tangent_kernel(d, m, k, of.derivative)
+
+
+def noise_of(row: Values) -> noise.Noise:
+    return _noise(*(row[name] for name in ("method", "d", "m", "k", "sigma")))
 
 
 def law(row: Values) -> float:
-    return predicted_N(*(row[name] for name in ("method", "d", "m", "k", "sigma")))
+    """N by the noise on the scores."""
+    return noise.half_recall(noise_of(row))
 
 
 def cell(preset: str, N: float, **fields: Any) -> Cell:
@@ -139,7 +182,22 @@ def judge_degrees(rows: Sequence[Values]) -> Judgement:
     return all_of(judged, Judgement(predicted, "times " + ", ".join(times), ", ".join(errors), worst(*verdicts)))
 
 
+def margin_cells(preset: str) -> list[Cell]:
+    sizes = at_preset(MARGINS, preset)
+    return [KernelMargins(method=f, N=16, d=d, m=m, k=k, sigma=s, n_draws=n) for f, d, m, k, s, n in sizes]
+
+
+def judge_margins(rows: Sequence[Values]) -> Judgement:
+    return judge_moments("as theory.noise has it", rows, lambda r: noise.margin_variance(r["N"], noise_of(r)))
+
+
 CLAIMS = (
+    Claim(
+        "mlp-margins", "theorems 2 and 9, proof; constants beyond",
+        "The margins of both MLP constructions have mean 1, and a variance with terms of order 1/d, N / d^(p+1) for a "
+        "kernel of degree p, and N / (m d), whose constants are exact for odd p.",
+        margin_cells, judge_margins,
+    ),
     Claim(
         "mlp-memory-growth", "theorems 2 and 9; constants beyond",
         "MLP memories without training hold N as m d, up to a logarithm, while m is below d^2: at half recall the N "

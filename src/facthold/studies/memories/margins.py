@@ -4,10 +4,10 @@ The moments are exact at every size, so the verdict is statistical: the interval
 and each variance contains its prediction, and is narrow enough to see the smaller terms.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -19,6 +19,9 @@ from facthold.memory import EMBEDDINGS
 from facthold.studies.judging import STANDARD_ERRORS, all_of, at_preset, mean_of
 from facthold.theory import noise
 from facthold.theory.bounds import margin_variance
+
+if TYPE_CHECKING:
+    from facthold.memory.associations import Problem
 
 SIZES = {
     "smoke": ((16, 16, 1200), (32, 32, 300)),
@@ -72,14 +75,18 @@ class Margins(Cell):
         """The margins of one draw of all embeddings: against all other outputs, or against as many of no input."""
         import jax.numpy as jnp
 
-        from facthold.construct.linear import outer_product
         from facthold.memory.associations import Problem
 
         n_outputs = self.N if self.in_image else 2 * self.N
         E, U = (EMBEDDINGS["sphere"](n, self.d, generator) for n in (self.N, n_outputs))
         problem = Problem(jnp.asarray(E), jnp.asarray(U), jnp.arange(self.N))
-        W = np.asarray(outer_product(problem).W)
-        return _margins(W, E, U)
+        return _margins(self.answers(problem, generator), U)
+
+    def answers(self, problem: "Problem", generator: np.random.Generator) -> Float[np.ndarray, "N d"]:
+        """F(e_x) for all x."""
+        from facthold.construct.linear import outer_product
+
+        return np.asarray(problem.E, np.float64) @ np.asarray(outer_product(problem).W, np.float64).T
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +119,8 @@ class Rounding(Cell):
 
         problem = seeded_problem(self.N, seed, self.d)
         rounded, E, U = quantised(problem, self.step), np.asarray(problem.E), np.asarray(problem.U)
-        before, after = (_margins(np.asarray(W), E, U) for W in (outer_product(problem).W, rounded.memory.W))
+        weights = (np.asarray(W, np.float64) for W in (outer_product(problem).W, rounded.memory.W))
+        before, after = (_margins(E @ W.T, U) for W in weights)
         apart = np.sqrt(2 - 2 * (U @ U.T)[~np.eye(self.N, dtype=bool)])  # |u_x - u_y|
         kept = (after.reshape(self.N, -1) > 0).all(axis=1)
         return {
@@ -122,11 +130,11 @@ class Rounding(Cell):
         }  # fmt: skip
 
 
-def _margins(W: np.ndarray, E: np.ndarray, U: np.ndarray) -> Float[np.ndarray, " n"]:
+def _margins(F: np.ndarray, U: np.ndarray) -> Float[np.ndarray, " n"]:
     """gamma_xy of the identity map in float64: for all y that no input maps to, where there are such; else y != x."""
-    scores = E.astype(np.float64) @ W.T.astype(np.float64) @ U.T.astype(np.float64)
+    scores = F @ U.T.astype(np.float64)
     gamma = np.diag(scores)[:, None] - scores
-    return gamma[:, len(E) :].ravel() if len(U) > len(E) else gamma[~np.eye(len(E), dtype=bool)]
+    return gamma[:, len(F) :].ravel() if len(U) > len(F) else gamma[~np.eye(len(F), dtype=bool)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,15 +188,20 @@ def margin_cells(preset: str, in_image: bool) -> list[Cell]:
 
 def judge_margins(rows: Sequence[Values]) -> Judgement:
     formula = "2/d + 1/d^2 + 2(N-2)/d^2" if rows[0]["in_image"] else "1/d + 2(N-1)/d^2"
+    return judge_moments(formula, rows, lambda r: margin_variance(r["N"], r["d"], sharing=int(r["in_image"])))
+
+
+def judge_moments(formula: str, rows: Sequence[Values], variance: Callable[[Values], float]) -> Judgement:
+    """The mean and the variance of margins against 1 and against an exact formula."""
     errors: dict[str, list[float]] = {"mean": [], "variance": []}
     verdicts, measured = [], []
     for r in rows:
-        exact = {"mean": 1.0, "variance": margin_variance(r["N"], r["d"], sharing=int(r["in_image"]))}
+        exact = {"mean": 1.0, "variance": variance(r)}
         for name, stated in exact.items():
             half = STANDARD_ERRORS * r[f"{name}_error"]
             errors[name].append(abs(r[name] - stated) / r[f"{name}_error"])
             verdicts.append(near((r[name] - half, r[name] + half), stated, MOMENT_TOLERANCE[name] * stated))
-        words = "N={N} d={d}: mean {mean:.4f}, variance {variance:.4f} for {0:.4f}"
+        words = ("{method} k={k} " if "method" in r else "") + "N={N} d={d}: mean {mean:.4f}, variance {variance:.4f} for {0:.4f}"
         measured.append(words.format(exact["variance"], **r))
     within = " and ".join(f"{name} within {share:.0%}" for name, share in MOMENT_TOLERANCE.items())
     error = ", ".join(f"{name}s within {max(away):.1f}" for name, away in errors.items()) + " standard errors"
