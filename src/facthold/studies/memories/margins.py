@@ -201,8 +201,8 @@ def judge_moments(formula: str, rows: Sequence[Values], variance: Callable[[Valu
             half = STANDARD_ERRORS * r[f"{name}_error"]
             errors[name].append(abs(r[name] - stated) / r[f"{name}_error"])
             verdicts.append(near((r[name] - half, r[name] + half), stated, MOMENT_TOLERANCE[name] * stated))
-        words = ("{method} k={k} " if "method" in r else "") + "N={N} d={d}: mean {mean:.4f}, variance {variance:.4f} for {0:.4f}"
-        measured.append(words.format(exact["variance"], **r))
+        name = "{method} k={k} N={N} d={d}" if "method" in r else "N={N} d={d}"
+        measured.append((name + ": mean {mean:.4f}, variance {variance:.4f} for {0:.4f}").format(variance(r), **r))
     within = " and ".join(f"{name} within {share:.0%}" for name, share in MOMENT_TOLERANCE.items())
     error = ", ".join(f"{name}s within {max(away):.1f}" for name, away in errors.items()) + " standard errors"
     return Judgement(f"mean 1, variance {formula}; {within}", "; ".join(measured), error, worst(*verdicts))
