@@ -13,14 +13,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
-    code, out, err = run("verify", "one-hot", "gradient-step", "--preset", "smoke", "--json")
+    code, out, err = run("verify", "margin-in-image", "gradient-step", "--preset", "smoke", "--json")
     assert code == 0, err
     lines = json.loads(out)
-    assert [line["id"] for line in lines] == ["one-hot", "gradient-step"]
+    assert [line["id"] for line in lines] == ["margin-in-image", "gradient-step"]
     names = {"id", "place", "statement", "predicted", "measured", "error", "verdict", "drift", "next"}
     assert all(set(line) == names for line in lines)
     assert all(line["verdict"] == "holds" for line in lines)
-    assert "2 holds: " in run("verify", "one-hot", "gradient-step", "--preset", "smoke", "--stored")[1]
+    assert "2 holds: " in run("verify", "margin-in-image", "gradient-step", "--preset", "smoke", "--stored")[1]
     stored = json.loads(run("verify", "--preset", "smoke", "--stored", "--json")[1])
     assert {line["verdict"] for line in stored} == {"holds", "not run"}
     listed = json.loads(run("list", "--json")[1])
@@ -33,12 +33,12 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
 
 def test_the_bound_passes_over_results_of_another_version(folder: Path, run: Run) -> None:
     """A store may have recipes, kinds and versions that this program does not know; it still checks the others."""
-    code, _, err = run("verify", "one-hot", "--preset", "smoke")
+    code, _, err = run("verify", "margin-in-image", "--preset", "smoke")
     assert code == 0, err
     database = sqlite3.connect(folder / "facthold-results.sqlite")
     for key, change in (("a", "kind = 'capacity', spec = '{\"method\":\"readout\",\"d\":8}'"), ("b", "kind = 'gone'"),
                         ("c", "version = 99")):  # fmt: skip
-        database.execute("CREATE TEMP TABLE copied AS SELECT * FROM results WHERE kind = 'one-hot' LIMIT 1")
+        database.execute("CREATE TEMP TABLE copied AS SELECT * FROM results WHERE kind = 'margins' LIMIT 1")
         database.execute(f"UPDATE copied SET key = '{key}', {change}")
         database.execute("INSERT INTO results SELECT * FROM copied")
         database.execute("DROP TABLE copied")
@@ -51,7 +51,7 @@ def test_the_bound_passes_over_results_of_another_version(folder: Path, run: Run
 
 def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Path, run: Run) -> None:
     out = run("list")[1]
-    for name in ("fig1", "one-hot", "attention-mlp", "layerwise", "transformer-short", "evaluated every"):
+    for name in ("fig1", "rounding", "attention-mlp", "layerwise", "transformer-short", "evaluated every"):
         assert name in out
     assert set(json.loads(run("list", "--figure", "fig6", "--json")[1])) == {"smoke", "quick", "paper"}
     config = run("list", "--figure", "fig1")[1].split("# preset")[1].partition("\n")[2]

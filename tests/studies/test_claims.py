@@ -29,7 +29,6 @@ AT_ANY_SIZE = (
     "margin-outside-image",
     "gradient-step",
     "rounding",
-    "one-hot",
     "layerwise",
     "all-facts",
     "efficiency",

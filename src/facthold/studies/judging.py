@@ -4,14 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TypeVar
+from statistics import fmean, stdev
+from typing import Any, TypeVar
 
 from facthold._util.errors import unknown
 from facthold.lab import Judgement, Values, Verdict, near, worst
+from facthold.lab.claim import Interval
+from facthold.measure.capacity import FOUND
 from facthold.measure.scaling import Fit, fit_constant, fit_exponent
 from facthold.theory.bounds import Number
 
 TOLERANCE = 0.12  # how far a measured exponent may lie from the predicted one
+LAW_EXPONENT = 0.05  # the same for a law without free constants: over a decade of sizes it is a drift of 12%
 LAW_TOLERANCE = 0.1  # how far what is measured may lie from a law without free constants, as a share of it
 CONSTANT_TOLERANCE = 0.25  # how far a fitted constant may lie from the authors' guide line, as a share of it
 STANDARD_ERRORS = 4.0  # how far a measured mean may lie from an exact prediction: beyond it once in 16,000 by chance
@@ -64,6 +68,27 @@ def not_found(rows: Sequence[Values], name: str = "N", at: Sequence[str] = ("d",
     return f"no {'capacity' if name == 'N' else name}: " + ", ".join(absent) if absent else None
 
 
+def by_seed(rows: Sequence[Values], *, between: bool = False) -> list[Values]:
+    """A row for each seed of a search, with its own capacity: a fit over all has an honest interval.
+
+    Over means a fit has a point for each size, and calls what is spread from seed to seed a law that bends. A search
+    ends between an N that was stored and one that was not; ``between``: halfway, for laws that take N as a real number.
+    """
+
+    def alone(seed: Mapping[str, Any]) -> dict[str, Any]:
+        if seed["status"] != FOUND:  # a ceiling is no capacity
+            return {"N": None, "status": seed["status"]}
+        return {"N": (seed["stored"] + seed["refused"]) / 2 if between else seed["stored"], "status": FOUND}
+
+    return [{**r, **alone(seed)} for r in rows for seed in r["per_seed"]]
+
+
+def mean_of(values: Sequence[float]) -> tuple[float, float, Interval]:
+    """The mean, its standard error, and the interval of `STANDARD_ERRORS` around it."""
+    mean, error = fmean(values), stdev(values) / len(values) ** 0.5
+    return mean, error, (mean - STANDARD_ERRORS * error, mean + STANDARD_ERRORS * error)
+
+
 def judge_exponent(
     predicted: str, rows: Sequence[Values], x: Measure, y: Measure = capacity, tolerance: float = TOLERANCE
 ) -> Judgement:
@@ -78,9 +103,9 @@ def judge_exponent(
 
 
 def drifting(rows: Sequence[Values], x: Measure, y: Measure, fit: Fit) -> tuple[str, str]:
-    """How y / x moves from the smallest size to the largest, and what y would be at twice that."""
-    first, last = ends(rows, x, lambda r: y(r) / x(r))
+    """How y / x moves from the smallest size to the largest, as means of their rows; what y is at twice that."""
     low, high = ends(rows, x, x)
+    first, last = (fmean(y(r) / x(r) for r in rows if x(r) == end) for end in (low, high))
     law, on = 2 * high * last, 2 * high * last * 2 ** (fit.slope - 1)
     drift = f"measured / law {first:.3g} at {low:.4g} to {last:.3g} at {high:.4g}"
     return drift, f"at {2 * high:.4g}: {law:.4g} by the law, {on:.4g} if the drift goes on"
@@ -90,7 +115,7 @@ def judge_law(
     predicted: str, rows: Sequence[Values], law: Measure, tolerance: float = LAW_TOLERANCE, y: Measure = capacity
 ) -> Judgement:
     """Is y what a law without free constants says: does it grow so, and is the constant 1?"""
-    grows = judge_exponent(predicted, rows, law, y)
+    grows = judge_exponent(f"{predicted} within {LAW_EXPONENT}", rows, law, y, LAW_EXPONENT)
     return grows if not_found(rows) else all_of(grows, judge_constant(rows, law, y, 1.0, tolerance))
 
 
@@ -118,7 +143,7 @@ def all_of(*parts: Judgement) -> Judgement:
 
 
 def interval(fit: Fit) -> str:
-    return f"95% [{fit.interval[0]:.3f}, {fit.interval[1]:.3f}], {fit.n} sizes"
+    return f"95% [{fit.interval[0]:.3f}, {fit.interval[1]:.3f}], {fit.n} points"
 
 
 def ends(rows: Sequence[Values], size: Measure, value: Measure) -> tuple[Number, Number]:

@@ -10,7 +10,7 @@ grows faster than the number of weights at sizes that can be measured.
 import math
 from collections.abc import Callable
 
-from scipy.special import lambertw, ndtri
+from scipy.special import lambertw, ndtr, ndtri
 
 from facthold._util.errors import check_positive
 
@@ -149,6 +149,11 @@ def two_outputs(d: int, share: float = 0.99) -> float:
     noise, of variance (N - 1)/d, and not on independent ones.
     """
     return 1 + d / level(1, share) ** 2
+
+
+def two_outputs_share(N: Number, d: int) -> float:
+    """The share of N that the outer product recalls with two outputs: the inverse of `two_outputs`."""
+    return float(ndtr(math.sqrt(d / (N - 1))))
 
 
 def cover(d: int) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from facthold.train.lanes import shared_lanes
 
 if TYPE_CHECKING:
     from facthold.memory.associations import Problem
+    from facthold.models.memory import Memory
 
 SEEDS = (0, 1, 2, 3, 4)
 LAYERWISE = {"smoke": (64, 16, (24,)), "quick": (256, 32, (48, 32, 28, 24))}  # (N, d, widths)
@@ -125,6 +126,10 @@ class Capacity(MemoryCell):
 
         return seeded_problem(N, seed, self.d, self.M, embeddings=self.embeddings, map=self.map)
 
+    def memory(self, problem: "Problem", seed: int) -> "Memory":
+        """These associations in a memory; constructions only."""
+        return make_memory(self.recipe, problem, self.m, seed)
+
     def _train(self, questions: Sequence[tuple[int, int]]) -> list[Probe]:
         """One round of probes, trained side by side."""
         from facthold.train.engine import fit
@@ -147,7 +152,7 @@ class Capacity(MemoryCell):
         def build(question: tuple[int, int]) -> Probe:
             N, seed = question
             problem = self.problem(N, seed)
-            memory = jax.block_until_ready(make_memory(self.recipe, problem, self.m, seed))
+            memory = jax.block_until_ready(self.memory(problem, seed))
             share = (exact_recall if self.recall == "exact" else accuracy)(memory, problem)
             return Probe(N, seed, share, share >= self.goal - ROUNDING, "built")
 
@@ -164,13 +169,34 @@ class Stored(MemoryCell):
     N: Count
     seeds: Seeds
 
-    def run(self) -> Result:
-        from facthold.measure.recall import recalled
+    def problem(self, seed: int) -> "Problem":
         from facthold.memory.associations import seeded_problem
 
-        problems = {seed: seeded_problem(self.N, seed, self.d) for seed in self.seeds}
+        return seeded_problem(self.N, seed, self.d)
+
+    def run(self) -> Result:
+        from facthold.measure.recall import recalled
+
+        problems = {seed: self.problem(seed) for seed in self.seeds}
         right = [recalled(make_memory(self.recipe, p, self.m, seed), p).sum() for seed, p in problems.items()]
         return {"wrong": [self.N - int(count) for count in right], "params_per_fact": self.n_params / self.N}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoOutputs(Stored):
+    """The same for f*(x) = x mod 2."""
+
+    kind: ClassVar[str] = "two-outputs"
+    counts_no_facts: ClassVar[str] = "there is only one map f*(x) = x mod 2"
+
+    @property
+    def cost(self) -> float:
+        return len(self.seeds) * (3e-3 + 1.5e-8 * self.d**2)
+
+    def problem(self, seed: int) -> "Problem":
+        from facthold.memory.associations import seeded_problem
+
+        return seeded_problem(self.N, seed, self.d, 2, map="mod")
 
 
 def layerwise_cells(preset: str) -> list[Cell]:

@@ -64,7 +64,7 @@ PRESETS = {
 }
 FIXED_PRESETS = {
     "smoke": FixedGrid(sizes=SMOKE_SIZES, n_seeds=2, tolerance=0.1),
-    "quick": FixedGrid(sizes=QUICK_SIZES, tolerance=0.04),
+    "quick": FixedGrid(sizes=(*QUICK_SIZES, (16, 64)), tolerance=0.04),
     "paper": FixedGrid(sizes=PAPER_SIZES),
 }
 
