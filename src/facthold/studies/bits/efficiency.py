@@ -24,7 +24,7 @@ from facthold.studies.bits.memory_bits import (
     of_seeds,
 )
 from facthold.studies.constructions.built import constructions
-from facthold.studies.judging import at_preset, seeds_at
+from facthold.studies.judging import at_preset, grouped, seeds_at
 from facthold.studies.memories.capacity import storing_recipes
 
 LANGUAGE_MODELS = 2.0  # bits of knowledge per parameter, of one table that is learned well (Allen-Zhu and Li)
@@ -35,6 +35,7 @@ FINE, COARSE = (
     0.01,
     0.1,
 )  # how near the best N of a memory is searched: in closed form and by signs, or solved and trained
+SHOWN = (PAPER, OUTER, ONE_BIT, "on-grid:linear-2", "train:linear-code")  # memories of d^2 weights
 Sizes = tuple[int, ...]
 
 
@@ -146,7 +147,7 @@ def name_of(r: Values) -> str:
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     from matplotlib.ticker import LogLocator
 
-    canvas, (left, middle, right) = style.panels(3, width=5.6, height=5.0)
+    canvas, (left, middle, right, tasks) = style.panels(4, width=5.6, height=5.0)
     memories, facts = ([r for r in rows if r["kind"] == kind] for kind in ("memory-bits", "fact-bits"))
     for axes, ours, title in (
         (left, memories, "Memories, 99% of random associations"),
@@ -167,7 +168,20 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         right.annotate(f"{share:g}", (32, share * 32), fontsize=8, color="#555555")
     right.axhline(LANGUAGE_MODELS, color=style.COLOURS[2], linewidth=1.2, label="2 bits: large language models")
     style.legend(right)
+    _one_axis(tasks, [r for r in memories if r["method"] in SHOWN])
     return canvas
+
+
+def _one_axis(axes: "style.Axes", rows: Sequence[Values]) -> None:
+    """Bits per weight against associations per weight: memories whose associations have d bits, or log2 N."""
+    style.loglog(axes, "Two tasks on one axis", "associations per weight", "bits per weight of facts, lower bound")
+    for i, (name, ours) in enumerate(grouped(rows, name_of).items()):
+        points = [p for r in ours if (p := best(r))]
+        bits = sorted(p["bound"] / p["facts"] for p in points) or [math.nan]
+        cloud = [(p["facts"] / p["n_weights"], p["bound_per_weight"]) for p in points]
+        label = f"{name}: {bits[0]:.3g} to {bits[-1]:.3g} bits each"
+        style.points(axes, cloud, i, linestyle="none", label=label)
+    style.legend(axes, fontsize=7.5)
 
 
 def draw_counts(
@@ -206,18 +220,23 @@ FIGURE = Figure(
     "efficiency", "Bits that no model can do without, over the bits that a model uses",
     "beyond the paper: corollary 2 and section 6, measured",
     "Left and middle: the counting bound of a random table over the fewest bits at which a model still recalls 99% "
-    "of it, every weight on a uniform grid, scales counted. Each point is the best of several loads (how many "
-    "associations one memory stores, how large a transformer is for its facts). Dotted, open: without the weights "
-    "that do not depend on the facts, such as random features. Right: the same points by bits per weight; "
-    "diagonals are efficiencies, the line is what Allen-Zhu and Li report for large language models.",
+    "of it, every weight on a uniform grid, scales counted. Each point is the best that a search over the number of "
+    "associations finds (the middle one of its seeds), or the best of a few sizes of a transformer. Dotted, open: "
+    "without the weights that do not depend on the facts, such as random features. Third: the same by bits per weight; "
+    "diagonals are efficiencies, the line is what Allen-Zhu and Li report for large language models, which learn their "
+    "embeddings; those of these memories are random, fixed and not counted: (N + M) d numbers, several times the "
+    "weights. Right: memories that are read by signs store few associations of d bits each, those that are read by arg "
+    "max over M = N outputs many of log2 N bits: efficiencies of the two are of different tasks.",
     PRESETS, cells, plot, says=says,
 )  # fmt: skip
 
 TIMES = 10.0
 LARGEST = 256  # the d at which the claim's constants are stated
 PERCEPTRON = 0.83  # bits per weight that a perceptron with weights -1 and 1 can store at most (Krauth and Mezard, 1989)
-STORED, STORED_WITHIN = 0.65, 0.02  # bits per weight at d = 256; what is stated to two digits may be off by a few units
-FEWER, FEWER_WITHIN = 8.0, 0.8  # times as many associations per weight in the outer product, at d = 256; within a tenth
+STORED, STORED_WITHIN = 0.66, 0.02  # bits per weight at d = 256
+FEWER, FEWER_WITHIN = 9.0, 0.9  # times as many associations per weight in the outer product, at d = 256
+"""Both are what these seeds gave, and no theory's. The tolerances allow for other seeds and for the width of the
+search; one more or one less of 168 is 0.004 bits. (A list of loads that ended at 0.65 d had given 0.65 and 8.)"""
 CLAIMED: dict[str, dict[str, dict[str, Sizes]]] = {  # d, by how outputs are read and by recipe
     ARGMAX: {PAPER: {"smoke": (16, 24), "quick": (128, 256)},
              OUTER: {"smoke": (16, 24), "quick": (64, 128)}},
@@ -284,9 +303,9 @@ def _top(found: dict[int, list[Values | None]]) -> float:
 
 CLAIM = Claim(
     "efficiency", "beyond; corollary 2",
-    "One-bit weights by message passing, read by signs, store 0.65 bits each at d = 256, 78% of the 0.83 that a binary "
+    "One-bit weights by message passing, read by signs, store 0.66 bits each at d = 256, 79% of the 0.83 that a binary "
     "perceptron can, and are at least ten times as near to the counting bound as the outer product with the bits that "
     "corollary 2 counts. It is another task than the paper's arg max over M = N outputs: each association has d bits "
-    "and not log2 N, and the outer product stores eight times as many of them per weight.",
+    "and not log2 N, and the outer product stores nine times as many of them per weight.",
     claim_cells, judge,
 )  # fmt: skip

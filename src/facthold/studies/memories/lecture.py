@@ -16,11 +16,13 @@ from jaxtyping import Float
 
 from facthold._util.keys import derive
 from facthold.lab import Cell, Claim, Judgement, Result, Values, at_least, near
-from facthold.lab.fields import Between, Count, Seeds
+from facthold.lab.fields import Between, Count, Seeds, Share
+from facthold.measure.capacity import Probe, Search, find_capacity, summary
 from facthold.measure.scaling import mean_interval
 from facthold.memory import EMBEDDINGS
+from facthold.recipes import make_memory
 from facthold.studies.judging import STANDARD_ERRORS, TOLERANCE, all_of, at_preset, judge_exponent, n_params, seeds_at
-from facthold.studies.memories.capacity import Capacity
+from facthold.studies.memories.capacity import MemoryCell
 from facthold.studies.memories.figures import n_log_n
 from facthold.theory import bounds
 from facthold.theory.weighted import pair_kernels, weighted_variance
@@ -32,7 +34,7 @@ SCORES = {"smoke": ((6, 8, 8, 4000),), "quick": ((6, 8, 8, 40_000), (24, 16, 32,
 """(N, M, d, draws)."""
 IDENTITIES = {"smoke": ((12, 8, 6, 3),), "quick": ((60, 40, 32, 8), (300, 200, 64, 16))}  # (N, M, d, T)
 STEP_D = {"smoke": (32,), "quick": (64, 128)}
-PAIRS = {"smoke": ((32, 256, 400),), "quick": ((16, 1024, 4000), (64, 1024, 2000))}  # (d, m, draws)
+PAIRS = {"smoke": ((32, 256, 100),), "quick": ((16, 1024, 1500), (64, 1024, 800))}  # (d, m, draws)
 XOR = {"smoke": (256, 2048, 4), "quick": (512, 4096, 20)}  # d, m, seeds: a d at which all kernels are near their means
 PAIR_SIZES = {
     "smoke": ((8, 8), (8, 16), (8, 32)),
@@ -351,13 +353,34 @@ def _separable(signed: Float[np.ndarray, "n d"]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairCapacity(Capacity):
-    """The largest N that ``method`` stores of pairs on a square grid, each with its own output."""
+class PairCapacity(MemoryCell):
+    """The largest N of which a construction stores ``goal``: pairs on a square grid, each with its own output."""
 
     kind: ClassVar[str] = "pair-capacity"
+    counts_no_facts: ClassVar[str] = "there is only one map f*(x) = x"
 
-    def problem(self, N: int, seed: int) -> "Problem":
-        return pair_problem(N, seed, self.d)
+    goal: Share = 0.99
+    tolerance: Annotated[float, Between(least=0)] = 0.03
+    seeds: Seeds
+
+    @property
+    def cost(self) -> float:
+        return len(self.seeds) * (1 + self.m * self.d / 300)
+
+    def run(self) -> Result:
+        guess = self.recipe.guess(self.d, self.m)
+        search = Search(2, round(16 * guess), self.tolerance)
+        return summary(find_capacity(self._ask, self.seeds, guess, search)) | {"n_params": self.n_params}
+
+    def _ask(self, questions: Sequence[tuple[int, int]]) -> list[Probe]:
+        from facthold.measure.recall import accuracy
+
+        problems = [pair_problem(N, seed, self.d) for N, seed in questions]
+        shares = [
+            accuracy(make_memory(self.recipe, problem, self.m, seed), problem)
+            for problem, (_, seed) in zip(problems, questions, strict=True)
+        ]
+        return [Probe(N, seed, share, share >= self.goal) for (N, seed), share in zip(questions, shares, strict=True)]
 
 
 def pair_cells(preset: str) -> list[Cell]:
@@ -365,7 +388,7 @@ def pair_cells(preset: str) -> list[Cell]:
     return [
         *(PairMargins(d=d, m=m, seeds=tuple(range(n))) for d, m, n in at_preset(PAIRS, preset)),
         Xor(d=d, m=m, seeds=tuple(range(n))),
-        *(PairCapacity(method="convex-readout", d=d, m=m, tolerance=0.03, seeds=seeds_at(preset, 3))
+        *(PairCapacity(method="convex-readout", d=d, m=m, seeds=seeds_at(preset, 3))
           for d, m in at_preset(PAIR_SIZES, preset)),
     ]  # fmt: skip
 
