@@ -24,7 +24,7 @@ from facthold.studies.bits.memory_bits import (
     of_seeds,
 )
 from facthold.studies.constructions.built import constructions
-from facthold.studies.judging import at_preset, grouped, seeds_at
+from facthold.studies.judging import at_preset, seeds_at
 from facthold.studies.memories.capacity import storing_recipes
 
 LANGUAGE_MODELS = 2.0  # bits of knowledge per parameter, of one table that is learned well (Allen-Zhu and Li)
@@ -168,17 +168,17 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         right.annotate(f"{share:g}", (32, share * 32), fontsize=8, color="#555555")
     right.axhline(LANGUAGE_MODELS, color=style.COLOURS[2], linewidth=1.2, label="2 bits: large language models")
     style.legend(right)
-    _one_axis(tasks, [r for r in memories if r["method"] in SHOWN])
+    _one_axis(tasks, memories)
     return canvas
 
 
 def _one_axis(axes: "style.Axes", rows: Sequence[Values]) -> None:
     """Bits per weight against associations per weight: memories whose associations have d bits, or log2 N."""
     style.loglog(axes, "Two tasks on one axis", "associations per weight", "bits per weight of facts, lower bound")
-    for i, (name, ours) in enumerate(grouped(rows, name_of).items()):
-        points = [p for r in ours if (p := best(r))]
-        bits = sorted(p["bound"] / p["facts"] for p in points) or [math.nan]
+    for i, (name, *_) in enumerate(ranking(rows)):
+        points = [p for r in rows if name_of(r) == name and r["method"] in SHOWN and (p := best(r))]
         cloud = [(p["facts"] / p["n_weights"], p["bound_per_weight"]) for p in points]
+        bits = sorted(p["bound"] / p["facts"] for p in points) or [0.0]
         label = f"{name}: {bits[0]:.3g} to {bits[-1]:.3g} bits each"
         style.points(axes, cloud, i, linestyle="none", label=label)
     style.legend(axes, fontsize=7.5)
@@ -286,7 +286,7 @@ def judge(rows: Sequence[Values]) -> Judgement:
         f"{math.exp(fmean(fewer)):.1f} times the associations per weight (its efficiency {others})",
         f"{len(N)} seeds, 95% [{bits[0]:.3f}, {bits[1]:.3f}], [{times[0]:.0f}, {times[1]:.0f}], "
         f"[{less[0]:.1f}, {less[1]:.1f}]",
-        worst(*verdicts, bits[1] <= PERCEPTRON),
+        worst(*verdicts, at_least((-bits[1], -bits[0]), -PERCEPTRON)),
         ", ".join(f"{fmean(p['bound_per_weight'] for p in ours[d] if p):.3f} at d={d}" for d in sorted(ours)),
     )  # fmt: skip
 

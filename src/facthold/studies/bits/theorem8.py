@@ -37,7 +37,7 @@ APPLIES = {
 LEARNERS = {"smoke": ((24, 16),), "quick": ((24, 16), (40, 32), (60, 40))}  # (S, V), R = D = 1
 MODELS: Mapping[str, tuple[tuple[str, int, dict[str, Any]], ...]] = {
     "smoke": (("values", 1, {"guess": 16, "rooms": (1.2,)}),),
-    "quick": (("values", 2, {"guess": 16, "rooms": (1.2,)}), ("selected", 2, {"d": 24, "guess": 32, "rooms": (1.4,)})),
+    "quick": (("values", 2, {"guess": 16, "rooms": (1.2,)}), ("values", 1, {"guess": 16, "rooms": (1.2,)})),
 }
 """Recipe, R, where its search starts, and how much larger the model is than the smallest: right on fresh prompts."""
 MODEL_S, MODEL_D = 72, 2  # the theorem needs S >= 65 here
@@ -144,8 +144,8 @@ def _judge_terms(rows: Sequence[Values]) -> Judgement:
         S, R, D, V = (r[name] for name in "SRDV")
         bound, answers = facts_bits(S, R, D, V), r["entropy"] - S * R * math.log2(D)
         needs.append(1 - answers / (R * D * math.log2(V / D)))
-        nearest.append((bound.bits or math.inf) / r["entropy"] if bound.bits != 0 else 0.0)
-        holds &= bound.bits is not None and needs[-1] <= C and nearest[-1] <= 1 + ROUNDING
+        holds &= bound.bits is not None and needs[-1] <= C and bound.bits <= r["entropy"] + ROUNDING
+        nearest.append((bound.bits or 0.0) / max(r["entropy"], ROUNDING))
     holds &= max(nearest) >= SHARP
     return Judgement(
         f"c <= {C:g}; the proof's bound <= H(a*), and {SHARP:g} of it at V = 10^6",
@@ -168,11 +168,11 @@ def _judge_model(r: Values) -> Judgement:
     S, R, D = (r[name] for name in "SRD")
     bound = facts_bits(S, R, D, 2 * (S + R) + R * D + 1).bits  # as many noise tokens as subjects and relations, and EOS
     used = [u["bits"] for point in r["points"] for u in point["used"] if u["count"] == WRITTEN and u["recall"] == 1]
-    predicted = f"{r['model']}: bits >= {bound or 0:.0f}"
+    predicted = f"{r['model']} R={R}: bits >= {bound or 0:.0f}"
     if bound is None or len(used) < len(r["points"]):
-        return Judgement(predicted, f"{r['model']}: not all facts are right, or no bound", "no interval", "not decided")
+        return Judgement(predicted, f"{r['model']} R={R}: not every fact is right", "no interval", "not decided")
     interval = mean_interval(used)
-    measured = f"{r['model']}: {fmean(used):.0f}, {fmean(used) / bound:.0f} times the bound"
+    measured = f"{r['model']} R={R}: {fmean(used):.0f}, {fmean(used) / bound:.0f} times the bound"
     error = f"[{interval[0]:.0f}, {interval[1]:.0f}], {len(used)} seeds"
     return Judgement(predicted, measured, error, worst(at_least(interval, bound)))
 

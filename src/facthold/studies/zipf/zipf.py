@@ -53,7 +53,7 @@ class Grid:
 PRESETS = {
     "smoke": Grid(linear_d=(4, 6, 8), mlp_sizes=((4, 8),), alphas=(1.5,), M=32, N=10_000,
                   transformer_d=(4,), laws=((1.5, 0.0),), S=512, R=4, D=4, protocol="transformer-smoke",
-                  memory_steps=64, steps=64, taught=(), n_seeds=2, transformer_seeds=1),
+                  memory_steps=64, steps=64, taught=(), n_seeds=2, transformer_seeds=2),
     # M above d: of a linear memory with fewer outputs than dimensions only M d weights would count.
     "quick": Grid(linear_d=(8, 12, 16, 24, 32, 48), mlp_sizes=((8, 16), (11, 22), (16, 32), (22, 44), (32, 64)),
                   alphas=(1.2, 1.5, 2.0), M=128, N=1_000_000, transformer_d=(4, 6, 8, 12, 16),
