@@ -34,7 +34,7 @@ PAPER = "quantised"  # the outer product on corollary 2's grid, with the paper's
 ARGMAX, SIGNS = "argmax", "signs"  # an output is the nearest of M = N random ones, or one of all 2^d sign vectors
 LONG = 2**13  # steps of training memories that are rounded afterwards: margins go on growing after recall
 MOST_SIGNS = 1000
-STEP = 1.1  # the factor by which a search for the best N goes on beyond what was tried: far above it one bit is slow
+STEP = 1.05  # the factor by which a search for the best N goes on beyond what was tried: far above it one bit is slow
 FARTHEST = 16  # times a recipe's guess: where such a search ends, and nothing was found
 
 
@@ -184,10 +184,7 @@ class MemoryBits(MemoryCell, BitsCell):
     kind: ClassVar[str] = "memory-bits"
 
     reading: Annotated[str, OneOf((ARGMAX, SIGNS))] = ARGMAX
-    loads: Annotated[tuple[float, ...], Each(Positive)] = (
-        0.8,
-        1.0,
-    )  # where N starts, as multiples of the recipe's guess
+    loads: Annotated[tuple[float, ...], Each(Positive)] = (0.97, 1.0)  # of the recipe's guess: where N starts
     tolerance: Positive = 0.1  # relative width of the gaps beside the best N at which its search ends
 
     def __post_init__(self) -> None:
@@ -213,10 +210,13 @@ class MemoryBits(MemoryCell, BitsCell):
 
     @property
     def cost(self) -> float:
-        N, steps = self.N(1.0), 6000 if "protocol" in self.made_by else 300
+        N, recipe = self.N(1.0), self.recipe
         step = 4 * N * (N + 2 * (self.m or self.d)) * self.d / 3e10 + 1e-4
-        tried = 3 + len(self.loads) + 2 * math.log2(max(2.0, (STEP - 1) / self.tolerance))
-        return tried * len(self.seeds) * (0.5 + steps * step)
+        steps = 2 if self.method == PAPER else 300 if recipe.solved else 20
+        steps = 6000 if recipe.protocol else 4000 if recipe.levels else steps
+        one = 5 * (self.d / 256) ** 2 if recipe.levels and self.reading == SIGNS else steps * step
+        tried = 2 + len(self.loads) + 2 * math.log2(max(2.0, (STEP - 1) / self.tolerance))
+        return tried * len(self.seeds) * (0.2 + one)
 
     def N(self, load: float) -> int:
         guess = self.recipe.signs_guess if self.reading == SIGNS else None
