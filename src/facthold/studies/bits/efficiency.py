@@ -35,6 +35,9 @@ FINE, COARSE = (
     0.01,
     0.1,
 )  # how near the best N of a memory is searched: in closed form and by signs, or solved and trained
+STARTS = {True: (0.97, 1.0), False: (0.6, 0.8, 1.0)}
+"""Where the search for N starts, by whether the bits of a weight are given. Where they are searched too, fewer levels at
+a smaller N make a second maximum, which a search from one side would miss."""
 SHOWN = (PAPER, OUTER, ONE_BIT, "on-grid:linear-2", "train:linear-code")  # memories of d^2 weights
 Sizes = tuple[int, ...]
 
@@ -97,9 +100,13 @@ def _memories(grid: Grid) -> Iterator[Cell]:
                     closed = group in ("linear", SIGNS)
                     yield MemoryBits(
                         method=name, d=d, m=recipe.m(d, grid.ratio), reading=reading,
-                        tolerance=FINE if closed else COARSE,
+                        loads=starts(name), tolerance=FINE if closed else COARSE,
                         seeds=tuple(range(grid.closed_seeds if closed else grid.n_seeds)),
                     )  # fmt: skip
+
+
+def starts(method: str) -> tuple[float, ...]:
+    return STARTS[method == PAPER or bool(memory_recipe(method).levels)]
 
 
 def _group(recipe: MemoryRecipe) -> str | None:
@@ -247,7 +254,7 @@ CLAIMED: dict[str, dict[str, dict[str, Sizes]]] = {  # d, by how outputs are rea
 def claim_cells(preset: str) -> list[Cell]:
     """Cells of the figure, where it has these sizes."""
     return [
-        MemoryBits(method=name, d=d, reading=reading, tolerance=FINE, seeds=seeds_at(preset, 5))
+        MemoryBits(method=name, d=d, reading=reading, loads=starts(name), tolerance=FINE, seeds=seeds_at(preset, 5))
         for reading, recipes in CLAIMED.items() for name, sizes in recipes.items() for d in at_preset(sizes, preset)
     ]  # fmt: skip
 
