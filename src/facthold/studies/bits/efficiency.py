@@ -31,13 +31,10 @@ LANGUAGE_MODELS = 2.0  # bits of knowledge per parameter, of one table that is l
 PLAIN = "outer-product, as corollary 2 counts"
 OUTER, OUTER_SIGNS = "outer-product", "outer-product, read by signs"
 ONE_BIT = "one-bit"
-FINE, COARSE = (
-    0.01,
-    0.1,
-)  # how near the best N of a memory is searched: in closed form and by signs, or solved and trained
+FINE, COARSE = 0.01, 0.1  # how near the best N is searched: in closed form and by signs, or solved and trained
 STARTS = {True: (0.97, 1.0), False: (0.6, 0.8, 1.0)}
-"""Where the search for N starts, by whether the bits of a weight are given. Where they are searched too, fewer levels at
-a smaller N make a second maximum, which a search from one side would miss."""
+"""Where the search for N starts, by whether the bits of a weight are given. Where they are searched too, fewer levels
+at a smaller N make a second maximum, which a search from one side would miss."""
 SHOWN = (PAPER, OUTER, ONE_BIT, "on-grid:linear-2", "train:linear-code")  # memories of d^2 weights
 Sizes = tuple[int, ...]
 
