@@ -30,6 +30,12 @@ def test_a_stated_number_with_its_tolerance(interval: tuple[float, float], verdi
     assert near(interval, 1.0, 0.12) == verdict
 
 
+def test_a_stated_range_with_its_tolerance() -> None:
+    verdicts = {"holds": (0.9, 1.1), "drifts": (2.02, 2.1), "not decided": (1.9, 2.3), "fails": (2.2, 2.3)}
+    assert [near(interval, (1.0, 2.0), 0.12) for interval in verdicts.values()] == list(verdicts)
+    assert near((1.4, 1.6), (1.0, 2.0), 0.0) == "holds"
+
+
 def test_a_stated_bound() -> None:
     assert at_least((0.6, 0.8), 0.5) == "holds"
     assert at_least((0.4, 0.8), 0.5) == "not decided"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
-from facthold.measure.scaling import fit_constant, fit_exponent
+from facthold.measure.scaling import fit_constant, fit_exponent, mean_interval
 from facthold.models.memory import LinearMemory
 from facthold.recipes import make_memory, memory_recipe
 from facthold.studies.memories.capacity import Capacity as Cell
@@ -142,3 +142,13 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
 def test_fits_refuse_what_is_no_law(y: list[float]) -> None:
     with pytest.raises(ValueError, match="bad law"):
         fit_exponent("bad law", [1.0, 2.0, 3.0][: len(y)], y)
+
+
+def test_the_interval_of_a_mean() -> None:
+    """Student's t for three values is 4.303; one value says nothing."""
+    low, high = mean_interval([1.0, 2.0, 3.0])
+    assert (low, high) == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=1e-3)
+    assert mean_interval([5.0]) == (-math.inf, math.inf)
+    drawn = np.random.default_rng(0).normal(size=(2000, 4)).tolist()
+    covered = [low <= 0 <= high for low, high in map(mean_interval, drawn)]
+    assert abs(np.mean(covered) - 0.95) < 4 * (0.95 * 0.05 / 2000) ** 0.5

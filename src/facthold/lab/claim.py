@@ -41,14 +41,15 @@ class Judgement:
         return self.verdict == "holds"
 
 
-def near(interval: Interval, stated: float, tolerance: float) -> Verdict:
-    """Of 'it is ``stated``, within ``tolerance``', by the interval of what was measured."""
+def near(interval: Interval, stated: float | Interval, tolerance: float) -> Verdict:
+    """Of 'it is ``stated``, or in this range, within ``tolerance``', by the interval of what was measured."""
     low, high = interval
-    if not (low <= stated + tolerance and high >= stated - tolerance):  # so that a nan fails
+    first, last = stated if isinstance(stated, tuple) else (stated, stated)
+    if not (low <= last + tolerance and high >= first - tolerance):  # so that a nan fails
         return "fails"
-    if low < stated - tolerance or high > stated + tolerance:
+    if low < first - tolerance or high > last + tolerance:
         return "not decided"
-    return "holds" if low - ROUNDING <= stated <= high + ROUNDING else "drifts"
+    return "holds" if low - ROUNDING <= last and high + ROUNDING >= first else "drifts"
 
 
 def at_least(interval: Interval, bound: float) -> Verdict:

@@ -49,6 +49,15 @@ def fit_constant(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] 
     return Fit(name, 1.0, float(np.exp(mean)), interval, len(ratio))
 
 
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Student's interval of the mean of independent values; everything where there is one alone."""
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return -np.inf, np.inf
+    half = _student(len(values) - 1) * float(np.std(values, ddof=1)) / len(values) ** 0.5
+    return mean - half, mean + half
+
+
 def _student(freedom: int) -> float:
     """Student's t beyond which `CONFIDENCE` leaves half of the rest. (scipy.stats takes a second to import.)"""
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))

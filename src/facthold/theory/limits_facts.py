@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.special import betaln, logsumexp
+from scipy.special import betaln, gammaln, logsumexp
 
 from facthold.theory.bounds import Number, bits_uniform
 from facthold.theory.limits import Frequencies, amount, power_law, power_sum, size
@@ -94,6 +94,31 @@ def facts_bits(S: Number, R: Number, D: Number, V: Number, loss: Number = 0.0, C
     reason = "theorem 8" if C >= CHERNOFF else f"not proved: C = {C:.3g} is below sqrt(8)"
     bits = max(0.0, facts + answers - lower_order - forgiven)
     return FactsBound(bits, reason, facts, answers, lower_order, forgiven)
+
+
+def table_entropy(S: int, R: int, D: int, V: int) -> float:
+    """H(a*) of a table with hidden answer sets, exactly: the fewest bits for zero loss, since predictions that are
+    certain and right give a* away.
+
+    A table with k_r different answers of relation r could have come from any sets that hold them: with K = sum k_r,
+    (V - K)! / ((V - RD)! prod (D - k_r)!) of them. So H is S R log2 D and the entropy of the sets, less the mean
+    logarithm of that number.
+    """
+    S, R, D, V = (size(name, value, 1) for name, value in {"S": S, "R": R, "D": D, "V": V}.items())
+    if V < R * D:
+        raise ValueError(f"V={V} has no {R} disjoint sets of {D}; take V >= {R * D}")
+    distinct = np.eye(1, D + 1)[0]  # P(k different answers among those drawn so far)
+    for _ in range(S):
+        drawn = distinct * np.arange(D + 1) / D
+        drawn[1:] += distinct[:-1] * (1 - np.arange(D) / D)
+        distinct = drawn
+    together = np.ones(1)
+    for _ in range(R):
+        together = np.convolve(together, distinct)
+    sets = gammaln(V + 1) - R * gammaln(D + 1) - gammaln(V - R * D + 1)
+    could = together @ gammaln(V - np.arange(len(together)) + 1.0) - gammaln(V - R * D + 1)
+    could -= R * (distinct @ gammaln(D - np.arange(D + 1) + 1.0))
+    return float(S * R * math.log2(D) + (sets - could) / math.log(2))
 
 
 def allowed_errors(share: Number, facts: Number) -> int:

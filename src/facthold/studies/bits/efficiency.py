@@ -1,23 +1,41 @@
 """How near do models come to the fewest bits? Lower bound over bits used, for every recipe."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from statistics import fmean
 from typing import Any
 
-from facthold.lab import Cell, Claim, Figure, Judgement, Values, style
+from facthold.lab import Cell, Claim, Figure, Judgement, Values, at_least, near, style, worst
 from facthold.lab.fields import Count
+from facthold.measure.scaling import mean_interval
 from facthold.recipes import MemoryRecipe, fact_recipe, memory_recipe
 from facthold.recipes.base import LINEAR, MLP
 from facthold.studies.bits.fact_bits import ROOMIER, TRAINED, FactBits
-from facthold.studies.bits.memory_bits import ALL, ARGMAX, PAPER, SIGNS, WRITTEN, MemoryBits, best, efficiencies
+from facthold.studies.bits.memory_bits import (
+    ALL,
+    ARGMAX,
+    PAPER,
+    SIGNS,
+    WRITTEN,
+    MemoryBits,
+    best,
+    efficiencies,
+    of_seeds,
+)
 from facthold.studies.constructions.built import constructions
-from facthold.studies.judging import at_preset
+from facthold.studies.judging import at_preset, seeds_at
 from facthold.studies.memories.capacity import storing_recipes
 
 LANGUAGE_MODELS = 2.0  # bits of knowledge per parameter, of one table that is learned well (Allen-Zhu and Li)
 PLAIN = "outer-product, as corollary 2 counts"
 OUTER, OUTER_SIGNS = "outer-product", "outer-product, read by signs"
-LOADS = (0.4, 0.55, 0.7, 0.85, 1.0)
+ONE_BIT = "one-bit"
+FINE, COARSE = 0.01, 0.1  # how near the best N is searched: in closed form and by signs, or solved and trained
+STARTS = {True: (0.97, 1.0), False: (0.6, 0.8, 1.0)}
+"""Where the search for N starts, by whether the bits of a weight are given. Where they are searched too, fewer levels
+at a smaller N make a second maximum, which a search from one side would miss."""
+SHOWN = (PAPER, OUTER, ONE_BIT, "on-grid:linear-2", "train:linear-code")  # memories of d^2 weights
 Sizes = tuple[int, ...]
 
 
@@ -36,7 +54,6 @@ class Grid:
     on_grid_mlp: Sizes = ()
     signs: Sizes = ()  # d of memories that are read by signs
     ratio: Count = 4
-    loads: tuple[float, ...] = LOADS
     narrow: tuple[str, ...] = ()  # constructions of transformers with a small d; none: all that go beyond the paper
     tables: Sizes = ()  # S = R of the tables that they are built for
     wide_tables: Sizes = ()  # S = R for the constructions that need a large d
@@ -47,12 +64,13 @@ class Grid:
     trained_rooms: tuple[float, ...] = (1.5, 2.2)
     protocol: str = "transformer-short"
     n_seeds: Count = 1
+    closed_seeds: Count = 5  # of linear memories in closed form, and of those that are read by signs
 
 
 PRESETS = {
-    "smoke": Grid(linear=(16, 24), on_grid_linear=(16,), signs=(16, 24), loads=(0.6, 1.0),
-                  narrow=("values",), tables=(4,), rooms=(1.0,)),
-    "quick": Grid(linear=(32, 64, 128), low_rank=(32, 64, 128), closed=(16, 32, 48), solved=(8, 12, 16),
+    "smoke": Grid(linear=(16, 24), on_grid_linear=(16,), signs=(16, 24),
+                  narrow=("values",), tables=(4,), rooms=(1.0,), closed_seeds=2),
+    "quick": Grid(linear=(32, 64, 128, 256), low_rank=(32, 64, 128), closed=(16, 32, 48), solved=(8, 12, 16),
                   trained_linear=(24, 32, 48), trained_mlp=(8, 12, 16), on_grid_linear=(32, 48, 64),
                   on_grid_mlp=(12, 16, 24), signs=(64, 128, 256), tables=(8, 12, 16), wide_tables=(4, 6, 8),
                   trained=(12, 16, 20)),
@@ -76,7 +94,16 @@ def _memories(grid: Grid) -> Iterator[Cell]:
         for name, recipe in recipes.items():
             if group == _group(recipe) or (group == SIGNS and recipe.signs_guess):
                 for d in getattr(grid, group):
-                    yield MemoryBits.of(grid, method=name, d=d, m=recipe.m(d, grid.ratio), reading=reading)
+                    closed = group in ("linear", SIGNS)
+                    yield MemoryBits(
+                        method=name, d=d, m=recipe.m(d, grid.ratio), reading=reading,
+                        loads=starts(name), tolerance=FINE if closed else COARSE,
+                        seeds=tuple(range(grid.closed_seeds if closed else grid.n_seeds)),
+                    )  # fmt: skip
+
+
+def starts(method: str) -> tuple[float, ...]:
+    return STARTS[method == PAPER or bool(memory_recipe(method).levels)]
 
 
 def _group(recipe: MemoryRecipe) -> str | None:
@@ -124,7 +151,7 @@ def name_of(r: Values) -> str:
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     from matplotlib.ticker import LogLocator
 
-    canvas, (left, middle, right) = style.panels(3, width=5.6, height=5.0)
+    canvas, (left, middle, right, tasks) = style.panels(4, width=5.6, height=5.0)
     memories, facts = ([r for r in rows if r["kind"] == kind] for kind in ("memory-bits", "fact-bits"))
     for axes, ours, title in (
         (left, memories, "Memories, 99% of random associations"),
@@ -145,7 +172,20 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         right.annotate(f"{share:g}", (32, share * 32), fontsize=8, color="#555555")
     right.axhline(LANGUAGE_MODELS, color=style.COLOURS[2], linewidth=1.2, label="2 bits: large language models")
     style.legend(right)
+    _one_axis(tasks, memories)
     return canvas
+
+
+def _one_axis(axes: "style.Axes", rows: Sequence[Values]) -> None:
+    """Bits per weight against associations per weight: memories whose associations have d bits, or log2 N."""
+    style.loglog(axes, "Two tasks on one axis", "associations per weight", "bits per weight of facts, lower bound")
+    for i, (name, *_) in enumerate(ranking(rows)):
+        points = [p for r in rows if name_of(r) == name and r["method"] in SHOWN and (p := best(r))]
+        cloud = [(p["facts"] / p["n_weights"], p["bound_per_weight"]) for p in points]
+        bits = sorted(p["bound"] / p["facts"] for p in points) or [0.0]
+        label = f"{name}: {bits[0]:.3g} to {bits[-1]:.3g} bits each"
+        style.points(axes, cloud, i, linestyle="none", label=label)
+    style.legend(axes, fontsize=7.5)
 
 
 def draw_counts(
@@ -184,45 +224,92 @@ FIGURE = Figure(
     "efficiency", "Bits that no model can do without, over the bits that a model uses",
     "beyond the paper: corollary 2 and section 6, measured",
     "Left and middle: the counting bound of a random table over the fewest bits at which a model still recalls 99% "
-    "of it, every weight on a uniform grid, scales counted. Each point is the best of several loads (how many "
-    "associations one memory stores, how large a transformer is for its facts). Dotted, open: without the weights "
-    "that do not depend on the facts, such as random features. Right: the same points by bits per weight; "
-    "diagonals are efficiencies, the line is what Allen-Zhu and Li report for large language models.",
+    "of it, every weight on a uniform grid, scales counted. Each point is the best that a search over the number of "
+    "associations finds (the middle one of its seeds), or the best of a few sizes of a transformer. Dotted, open: "
+    "without the weights that do not depend on the facts, such as random features. Third: the same by bits per weight; "
+    "diagonals are efficiencies, the line is what Allen-Zhu and Li report for large language models, which learn their "
+    "embeddings; those of these memories are random, fixed and not counted: (N + M) d numbers, several times the "
+    "weights. Right: memories that are read by signs store few associations of d bits each, those that are read by arg "
+    "max over M = N outputs many of log2 N bits: efficiencies of the two are of different tasks.",
     PRESETS, cells, plot, says=says,
 )  # fmt: skip
 
 TIMES = 10.0
-CLAIMED: dict[str, tuple[tuple[str, ...], dict[str, Sizes]]] = {  # recipes and d, by how outputs are read
-    ARGMAX: ((PAPER, OUTER), {"smoke": (16, 24, 32), "quick": (32, 64, 128)}),
-    SIGNS: ((OUTER, "one-bit"), {"smoke": (32, 48, 64), "quick": (64, 128, 256), "paper": (64, 128, 256, 512)}),
-}
+LARGEST = 256  # the d at which the claim's constants are stated
+PERCEPTRON = 0.83  # bits per weight that a perceptron with weights -1 and 1 can store at most (Krauth and Mezard, 1989)
+STORED, STORED_WITHIN = 0.66, 0.02  # bits per weight at d = 256
+FEWER, FEWER_WITHIN = 9.0, 0.9  # times as many associations per weight in the outer product, at d = 256
+"""Both are what these seeds gave, and no theory's. The tolerances allow for other seeds and for the width of the
+search; one more or one less of 168 is 0.004 bits. (A list of loads that ended at 0.65 d had given 0.65 and 8.)"""
+CLAIMED: dict[str, dict[str, dict[str, Sizes]]] = {  # d, by how outputs are read and by recipe
+    ARGMAX: {PAPER: {"smoke": (16, 24), "quick": (128, 256)},
+             OUTER: {"smoke": (16, 24), "quick": (64, 128)}},
+    SIGNS: {name: {"smoke": (16, 24), "quick": (128, 256), "paper": (128, 256, 512)} for name in (OUTER, ONE_BIT)},
+}  # fmt: skip
 
 
 def claim_cells(preset: str) -> list[Cell]:
-    """The same cells as in the figure at its quick sizes."""
+    """Cells of the figure, where it has these sizes."""
     return [
-        MemoryBits(method=name, d=d, reading=reading, loads=LOADS)
-        for reading, (names, sizes) in CLAIMED.items() for name in names for d in at_preset(sizes, preset)
+        MemoryBits(method=name, d=d, reading=reading, loads=starts(name), tolerance=FINE, seeds=seeds_at(preset, 5))
+        for reading, recipes in CLAIMED.items() for name, sizes in recipes.items() for d in at_preset(sizes, preset)
     ]  # fmt: skip
 
 
 def judge(rows: Sequence[Values]) -> Judgement:
-    """The best of each recipe, at 99%. No efficiency may be above 1, up to the one table in a million."""
-    tops = {name: max(values) for name, values in efficiencies(rows, lambda r: (r["method"], r["reading"])).items()}
-    plain, ours = tops.get((PAPER, ARGMAX), 0.0), tops.get(("one-bit", SIGNS), 0.0)
-    fewest, same = (tops.get((OUTER, reading), 0.0) for reading in (ARGMAX, SIGNS))
-    measured = (
-        f"{ours:.1%} against {plain:.2%}: {ours / plain:.0f} times; rounded as far as it goes the outer product has "
-        f"{fewest:.1%}, and {same:.1%} where it is read by signs too"
-        if plain else f"{ours:.1%}; the outer product recalls too little at these sizes"
+    """Bits per weight at d = 256 (or the largest d below), how much nearer to the bound than corollary 2, and what the
+    outer product stores in associations per weight at the same d. Each by its interval over seeds."""
+    predicted = (
+        f"{STORED:g} bits per weight within {STORED_WITHIN:g}; at least {TIMES:g} times as near to the bound; "
+        f"the outer product {FEWER:g} times the associations per weight within {FEWER_WITHIN:g}"
+    )
+    ours, plain, rounded, by_signs = (
+        {r["d"]: of_seeds(r) for r in rows if (r["method"], r["reading"]) == recipe}
+        for recipe in ((ONE_BIT, SIGNS), (PAPER, ARGMAX), (OUTER, ARGMAX), (OUTER, SIGNS))
+    )
+    d = max((d for d in ours if d in plain and d <= LARGEST), default=0)
+    if not d or not all((*ours[d], *plain[d])):
+        return Judgement(predicted, "no maximum of some seed was found at one d", "no interval", False)
+    stored = [p["bound_per_weight"] for p in ours[d] if p]
+    nearer = [math.log(a["efficiency"] / b["efficiency"]) for a, b in zip(ours[d], plain[d], strict=True) if a and b]
+    fewer = [
+        math.log(b["facts"] * a["n_weights"] / (a["facts"] * b["n_weights"]))
+        for a, b in zip(ours[d], plain[d], strict=True) if a and b
+    ]  # fmt: skip
+    bits, times, less = mean_interval(stored), _exp(mean_interval(nearer)), _exp(mean_interval(fewer))
+    others = ", ".join(
+        f"{name} {top:.1%}" for name, found in {"rounded as far as it goes": rounded, "read by signs": by_signs}.items()
+        if (top := _top(found))
     )  # fmt: skip
-    holds = plain > 0 and ours >= TIMES * plain and max(ours, fewest, same) <= 1
-    return Judgement(f"at least {TIMES:g} times", measured, "best of its sizes, one seed", holds)
+    N = [p["facts"] for p in ours[d] if p]
+    verdicts = near(bits, STORED, STORED_WITHIN), at_least(times, TIMES), near(less, FEWER, FEWER_WITHIN)
+    return Judgement(
+        predicted,
+        f"d={d}: N = {min(N)} to {max(N)}, {fmean(stored):.3f} bits per weight, {fmean(stored) / PERCEPTRON:.0%} of "
+        f"{PERCEPTRON:g}; {math.exp(fmean(nearer)):.0f} times as near to the bound; the outer product has "
+        f"{math.exp(fmean(fewer)):.1f} times the associations per weight (its efficiency {others})",
+        f"{len(N)} seeds, 95% [{bits[0]:.3f}, {bits[1]:.3f}], [{times[0]:.0f}, {times[1]:.0f}], "
+        f"[{less[0]:.1f}, {less[1]:.1f}]",
+        worst(*verdicts, at_least((-bits[1], -bits[0]), -PERCEPTRON)),
+        ", ".join(f"{fmean(p['bound_per_weight'] for p in ours[d] if p):.3f} at d={d}" for d in sorted(ours)),
+    )  # fmt: skip
+
+
+def _exp(interval: tuple[float, float]) -> tuple[float, float]:
+    low, high = (math.exp(min(end, 700.0)) for end in interval)  # one seed has no interval: everything
+    return low, high
+
+
+def _top(found: dict[int, list[Values | None]]) -> float:
+    """The best mean efficiency over the sizes at which all seeds have one."""
+    return max((fmean(p["efficiency"] for p in seeds if p) for seeds in found.values() if all(seeds)), default=0.0)
 
 
 CLAIM = Claim(
     "efficiency", "beyond; corollary 2",
-    "One-bit weights by message passing are at least ten times as near to the counting bound as the outer product "
-    "with the bits that corollary 2 counts.",
+    "One-bit weights by message passing, read by signs, store 0.66 bits each at d = 256, 79% of the 0.83 that a binary "
+    "perceptron can, and are at least ten times as near to the counting bound as the outer product with the bits that "
+    "corollary 2 counts. It is another task than the paper's arg max over M = N outputs: each association has d bits "
+    "and not log2 N, and the outer product stores nine times as many of them per weight.",
     claim_cells, judge,
 )  # fmt: skip

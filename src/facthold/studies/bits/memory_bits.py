@@ -1,8 +1,10 @@
 """The fewest bits of a model at each goal, beside the fewest that any model needs: in general, and for a memory."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
@@ -15,6 +17,7 @@ from facthold.lab.fields import Each, OneOf, Positive, Seeds, Shares
 from facthold.measure.grids import LADDER, SEARCH
 from facthold.recipes import make_memory, memory_recipes, train_memory
 from facthold.recipes.base import LINEAR
+from facthold.studies.judging import grouped
 from facthold.studies.memories.capacity import MemoryCell
 from facthold.theory.limits_facts import counting_bound
 
@@ -31,6 +34,8 @@ PAPER = "quantised"  # the outer product on corollary 2's grid, with the paper's
 ARGMAX, SIGNS = "argmax", "signs"  # an output is the nearest of M = N random ones, or one of all 2^d sign vectors
 LONG = 2**13  # steps of training memories that are rounded afterwards: margins go on growing after recall
 MOST_SIGNS = 1000
+STEP = 1.05  # the factor by which a search for the best N goes on beyond what was tried: far above it one bit is slow
+FARTHEST = 16  # times a recipe's guess: where such a search ends, and nothing was found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +105,53 @@ def nothing(facts: int, seed: int, status: str) -> Point:
     return {"facts": facts, "seed": seed, "recall": 0.0, "used": [], "tried": 1, "status": status}
 
 
+def of_seeds(row: Values, count: str = ALL) -> list[Values | None]:
+    """What each seed's best model at 99% has, with its ``facts``; None for a seed without one, and where the search for
+    its N ended at the largest that was tried: a ceiling is no maximum."""
+    seeds = grouped(row["points"], itemgetter("seed"))
+    return [_of_seed(points, count, searched="loads" in row) for points in seeds.values()]
+
+
+def _of_seed(points: Sequence[Values], count: str, searched: bool) -> Values | None:
+    used = [
+        u | {"facts": point["facts"]} for point in points for u in point["used"]
+        if (u["goal"], u["count"]) == (GOALS[0], count)
+    ]  # fmt: skip
+    top = max(used, key=itemgetter("efficiency"), default=None)
+    at_end = top and count == ALL and searched and top["facts"] == max(point["facts"] for point in points)
+    return None if at_end else top
+
+
 def best(row: Values, count: str = ALL) -> Values | None:
-    """The best point of a cell at 99%; None where there is none, or where no weight is fixed and all are written."""
-    return next((point for point in row["best"] if (point["goal"], point["count"]) == (GOALS[0], count)), None)
+    """The best model of a cell at 99%, of the seed in the middle; None where half of the seeds or more have none, as
+    where no weight is fixed and all are written."""
+    found = [point for point in of_seeds(row, count) if point]
+    ranked = sorted(found, key=itemgetter("efficiency"))
+    return ranked[(len(ranked) - 1) // 2] if len(ranked) * 2 > len({p["seed"] for p in row["points"]}) else None
+
+
+def peak(value: Callable[[int], float], start: Sequence[int], tolerance: float, most: int) -> dict[int, float]:
+    """The values at all N that a search for the largest one asks for, with 0 for none.
+
+    It goes on by `STEP` beyond the ends while the best is there, down to 2 and up to ``most``. Then it halves the gaps
+    on both sides of the best until neither is wider than the tolerance. Of equal values the largest N is the best.
+    """
+    values = {N: value(N) for N in sorted(set(start))}
+    while True:
+        tried, largest = sorted(values), max(values.values())
+        i = max(i for i, N in enumerate(tried) if values[N] == largest) if largest else 0
+        N, last = tried[i], i == len(tried) - 1
+        if largest and last and most > N:
+            new = min(most, max(N + 1, round(N * STEP)))
+        elif i == 0 and N > 2:
+            new = max(2, min(N - 1, round(N / STEP)))
+        else:
+            gaps = [(high / low, low, high) for low, high in pairwise(tried[max(0, i - 1) : i + 2]) if high > low + 1]
+            width, low, high = max(gaps, default=(1.0, N, N))
+            if not largest or width <= 1 + tolerance:
+                return values
+            new = min(max(round(math.sqrt(low * high)), low + 1), high - 1)
+        values[new] = value(new)
 
 
 def efficiencies(rows: Sequence[Values], name: Callable[[Values], T], count: str = ALL) -> dict[T, list[float]]:
@@ -127,12 +176,16 @@ def sign_problem(N: int, seed: int, d: int) -> "Problem":
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBits(MemoryCell, BitsCell):
-    """The fewest bits at each goal, for several numbers N of uniformly random associations in one memory per seed."""
+    """The fewest bits at each goal, for several numbers N of uniformly random associations in one memory per seed.
+
+    The N of the largest efficiency at the first goal is searched (`peak`): no N that was listed beforehand limits it.
+    """
 
     kind: ClassVar[str] = "memory-bits"
 
     reading: Annotated[str, OneOf((ARGMAX, SIGNS))] = ARGMAX
-    loads: Annotated[tuple[float, ...], Each(Positive)] = (0.5, 0.7, 1.0)  # N, as multiples of the recipe's guess
+    loads: Annotated[tuple[float, ...], Each(Positive)] = (0.97, 1.0)  # of the recipe's guess: where N starts
+    tolerance: Positive = 0.1  # relative width of the gaps beside the best N at which its search ends
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -157,9 +210,13 @@ class MemoryBits(MemoryCell, BitsCell):
 
     @property
     def cost(self) -> float:
-        N, steps = self.N(1.0), 6000 if "protocol" in self.made_by else 300
+        N, recipe = self.N(1.0), self.recipe
         step = 4 * N * (N + 2 * (self.m or self.d)) * self.d / 3e10 + 1e-4
-        return len(self.loads) * len(self.seeds) * (2 + steps * step)
+        steps = 2 if self.method == PAPER else 300 if recipe.solved else 20
+        steps = 6000 if recipe.protocol else 4000 if recipe.levels else steps
+        one = 5 * (self.d / 256) ** 2 if recipe.levels and self.reading == SIGNS else steps * step
+        tried = 2 + len(self.loads) + 2 * math.log2(max(2.0, (STEP - 1) / self.tolerance))
+        return tried * len(self.seeds) * (0.2 + one)
 
     def N(self, load: float) -> int:
         guess = self.recipe.signs_guess if self.reading == SIGNS else None
@@ -188,7 +245,16 @@ class MemoryBits(MemoryCell, BitsCell):
         return super().run() | {"n_params": weights}
 
     def points(self, seed: int) -> list[Point]:
-        return [self._point(self.N(load), seed) for load in self.loads]
+        """The memories of a search for the best N, the smallest first."""
+        points: dict[int, Point] = {}
+
+        def efficiency(N: int) -> float:
+            points[N] = self._point(N, seed)
+            counted = (row for row in points[N]["used"] if (row["goal"], row["count"]) == (self.goals[0], ALL))
+            return max((row["efficiency"] for row in counted), default=0.0)
+
+        peak(efficiency, [self.N(load) for load in self.loads], self.tolerance, FARTHEST * self.N(1.0))
+        return [points[N] for N in sorted(points)]
 
     def _point(self, N: int, seed: int) -> Point:
         from facthold.construct.linear import quantised

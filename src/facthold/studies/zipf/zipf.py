@@ -47,13 +47,13 @@ class Grid:
     taught: tuple[tuple[float, float], ...] = ((1.5, 0.0),)  # laws for which the most frequent facts are taught too
     share: Positive = 0.05  # so many of them per parameter
     n_seeds: Count = 3
-    transformer_seeds: Count = 2
+    transformer_seeds: Count = 3
 
 
 PRESETS = {
     "smoke": Grid(linear_d=(4, 6, 8), mlp_sizes=((4, 8),), alphas=(1.5,), M=32, N=10_000,
                   transformer_d=(4,), laws=((1.5, 0.0),), S=512, R=4, D=4, protocol="transformer-smoke",
-                  memory_steps=64, steps=64, taught=(), n_seeds=2, transformer_seeds=1),
+                  memory_steps=64, steps=64, taught=(), n_seeds=4, transformer_seeds=3),
     # M above d: of a linear memory with fewer outputs than dimensions only M d weights would count.
     "quick": Grid(linear_d=(8, 12, 16, 24, 32, 48), mlp_sizes=((8, 16), (11, 22), (16, 32), (22, 44), (32, 64)),
                   alphas=(1.2, 1.5, 2.0), M=128, N=1_000_000, transformer_d=(4, 6, 8, 12, 16),
