@@ -46,7 +46,7 @@ class MLPWidth(SizeSearch):
         """Seconds: the products of the widest one for all facts, and about eight times for those that are asked."""
         m, facts = self.farthest * self.guess, self.share * self.n_facts
         asked = min(self.asked, facts) * (2 * m + self.R * self.D) * self.d
-        return len(self.seeds) * (0.5 + 2 * (facts * m * self.d + 8 * asked) / 2e10)
+        return len(self.seeds) * (0.5 + 2 * (facts * m * self.d + 8 * asked) / 4e10)
 
     @property
     def sizes(self) -> lemma3.Table:
