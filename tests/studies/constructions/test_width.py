@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from facthold.measure.fact_recall import fact_accuracy
 from facthold._util.keys import derive
+from facthold.measure.fact_recall import fact_accuracy
 from facthold.studies.constructions.built import BuiltSize
 from facthold.studies.constructions.width import MLPWidth
 from facthold.theory import lemma3
@@ -26,7 +26,9 @@ def test_perfect_attention_is_what_the_heads_of_the_transformer_do() -> None:
         assert min(accuracy for _, accuracy in probes) < 1  # or nothing would be told apart
         for m, accuracy in probes[:3]:
             made = whole.build(m, search["seed"])
-            assert fact_accuracy(made.model, made.problem, key=derive("ask", 0)) == pytest.approx(accuracy, abs=0.5 / 64)
+            assert fact_accuracy(made.model, made.problem, key=derive("ask", 0)) == pytest.approx(
+                accuracy, abs=0.5 / 64
+            )
 
 
 def test_a_cell_finds_the_width_that_is_predicted() -> None:
