@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import ndtr
 
 from facthold._util.keys import fold
 from facthold.construct.attention_mlp import SCALE, answering_mlp
@@ -57,8 +58,8 @@ NOISY = [
 def test_the_noise_is_that_of_the_mlp_that_is_built(table: Table, m: int) -> None:
     """Within four standard errors over seeds, and what is left out: terms of order 1/d beside those that are there."""
     of, samples = noise(table, m), [scores(table, m, seed) for seed in range(120)]
-    target = of.mean**2 * of.swing + of.target
-    for part, (mean, variance) in enumerate([(of.mean, target), (0, of.near), (0, of.far), (0, of.other)]):
+    rivals = [(0.0, sum(parts)) for parts in (of.near, of.far, of.other)]
+    for part, (mean, variance) in enumerate([(of.mean, of.answer), *rivals]):
         each = np.array([np.mean((sample[part] - mean) ** 2) for sample in samples])
         sem = each.std(ddof=1) / math.sqrt(len(each))
         assert abs(each.mean() - variance) < 4 * sem + 6 / table.d * variance, (part, each.mean(), variance, sem)
@@ -71,6 +72,13 @@ def test_the_first_neurons_of_a_wider_mlp_are_a_narrower_one() -> None:
     narrow, wide = (answering_mlp(problem, m, key=KEY)[2] for m in (8, 24))
     np.testing.assert_array_equal(narrow.W, wide.W[:8])
     assert_allclose(narrow.V, wide.V[:8] * 3, rtol=1e-6)
+
+
+def test_a_share_of_directions_lies_below() -> None:
+    """On the sphere in three dimensions coordinates are uniform; in many they are Gaussian."""
+    z = np.array([-1.0, 0.0, 0.5, 1.5])
+    assert_allclose(np.exp(lemma3._log_below(z, 3)), (1 + z / math.sqrt(3)) / 2, rtol=ROUNDING)
+    assert_allclose(np.exp(lemma3._log_below(z, 10**6)), ndtr(z), rtol=1e-5)
 
 
 def test_the_width_is_where_the_goal_is_recalled() -> None:

@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.hermite_e import hermegauss, hermeval
-from scipy.special import log_ndtr
+from scipy.special import betainc
 
 from facthold._util.errors import check_positive
 
 NODES = 40  # of the Gaussian quadratures: exact for polynomials of degree 79, and p + k is at most 19
+FEWER = 16  # where three of them are nested, of what is smooth
 MOST_WIDTH = 1e12  # beyond it only what does not shrink with m is left
 
 
@@ -59,21 +60,46 @@ class PerNeuron(NamedTuple):
     swing: float  # the part of ``both`` that is in the square of all other noise too: Var(h_n^2)
 
 
+class Variance(NamedTuple):
+    """Of a score, by how its parts differ between facts: with the factors A of their embeddings and q of their
+    neurons."""
+
+    neurons: float  # times q A: what shrinks with m
+    neither: float  # times A: the kernel's mean for facts with another subject and relation
+    shared: float  # times A^1.5: for facts that share one of them
+    own: float  # times A^2: for the fact itself
+
+    def plus(self, other: "Variance", times: float = 1.0) -> "Variance":
+        return Variance(*(x + times * y for x, y in zip(self, other, strict=True)))
+
+    def at(self, A: np.ndarray, q: np.ndarray, spread: float) -> np.ndarray:
+        """Of facts with these factors; A^j is divided by its mean, where log A has the variance ``spread``."""
+        powers = ((self.neither, 1.0), (self.shared, 1.5), (self.own, 2.0))
+        return self.neurons * A * q + sum(x * A**j * math.exp(-j * (j - 1) * spread / 2) for x, j in powers)
+
+
 class Noise(NamedTuple):
-    """Of the scores of one fact. Facts differ in a factor A of mean 1, their neurons' mean square: it multiplies the
-    answer's score, and the square of all noise beside it."""
+    """Of the scores of one fact. The answer's is mean A q and what ``target`` adds, with two factors of mean 1: A for
+    the norms (2 |s'|^2)^p (2 |r'|^2)^k of the fact, q for the mean of h_n^2 over the neurons. Both are in the square of
+    the noise too: a fact with a small score has small rivals."""
 
     mean: float  # the answer's score
-    swing: float  # variance of A
-    target: float  # variance of the answer's score beside A
-    near: float  # variance of the score of another answer of the same relation
-    far: float  # variance of the score of an answer of another relation
-    other: float  # variance of the score of a token that answers nothing
+    norms: float  # variance of A
+    swing: float  # variance of q
+    target: Variance  # of the answer's score beside these factors
+    near: Variance  # of the score of another answer of the same relation
+    far: Variance  # of the score of an answer of another relation
+    other: Variance  # of the score of a token that answers nothing
+
+    @property
+    def answer(self) -> float:
+        """The variance of the answer's score."""
+        return self.mean**2 * (self.norms + self.swing) + sum(self.target)
 
     @property
     def margin(self) -> float:
         """Var(gamma) for an answer of another relation, as nearly all rivals are."""
-        return self.mean**2 * self.swing + self.target + self.far
+        return self.answer + sum(self.far)
 
 
 @cache
@@ -101,37 +127,53 @@ def noise(table: Table, m: float) -> Noise:
     mean = norm(p) * norm(k)
     s_own, r_own = norm(2 * p), norm(2 * k)
     s_other, r_other = norm(p) ** 2 * cosine(p), norm(k) ** 2 * cosine(k)
-    neither = by.neither / m + s_other * r_other
-    subject = by.subject / m + s_own * r_other
-    relation = by.relation / m + s_other * r_own
-    bystanders = share * ((S - 1) * (R - 1) * neither + (R - 1) * subject + (S - 1) * relation) / d
-    other = bystanders + (s_own * r_own + by.both / m) / d
+    neither = Variance(by.neither / m, s_other * r_other, 0, 0)
+    subject = Variance(by.subject / m, 0, s_own * r_other, 0)
+    relation = Variance(by.relation / m, 0, s_other * r_own, 0)
+    nothing = Variance(0, 0, 0, 0)
+    facts = nothing.plus(neither, (S - 1) * (R - 1)).plus(subject, R - 1).plus(relation, S - 1)
+    bystanders = nothing.plus(facts, share / d)
+    other = bystanders.plus(Variance(by.both / m, 0, 0, s_own * r_own), 1 / d)
     return Noise(
-        mean=mean, swing=s_own * r_own / mean**2 - 1 + by.swing / m,
-        target=(by.both - by.swing) / m + (table.C - 1) * relation + bystanders,
-        near=other + table.C * relation, far=other + table.C * (subject + (S - 1) * neither) / S, other=other,
+        mean=mean, norms=s_own * r_own / mean**2 - 1, swing=by.swing / m,
+        target=bystanders.plus(relation, table.C - 1).plus(Variance((by.both - by.swing) / m, 0, 0, 0)),
+        near=other.plus(relation, table.C),
+        far=other.plus(subject, table.C / S).plus(neither, table.C * (S - 1) / S), other=other,
     )  # fmt: skip
 
 
 def recall(table: Table, m: float) -> float:
-    """The share of facts that m neurons recall, for Gaussian noise, and a factor A with a Gaussian logarithm.
+    """The share of facts that m neurons recall, for noise on the answer's score that is Gaussian, and factors A and q
+    whose logarithms are.
 
     Rivals: the table's answers and 2 (S + R) + 1 tokens that answer nothing; answers that no fact has are among these.
     """
     of = noise(table, m)
-    z, mass = hermegauss(NODES)
+    x, mass = hermegauss(FEWER)
     mass = mass / mass.sum()
-    spread = math.log1p(of.swing)
-    score = of.mean * np.exp((math.sqrt(spread) * z - spread / 2) / 2)[:, None] + math.sqrt(of.target) * z
+    of_A, of_q = math.log1p(of.norms), math.log1p(of.swing)
+    A = np.exp(math.sqrt(of_A) * x - of_A / 2)[:, None, None]
+    q = np.exp(math.sqrt(of_q) * x - of_q / 2)[:, None]
+    score = of.mean * A * q + np.sqrt(of.target.at(A, q, of_A)) * x
     unused = table.R * (table.D - table.answers)
     rivals = (
         (table.answers - 1, of.near), ((table.R - 1) * table.answers, of.far),
         (2 * (table.S + table.R) + 1 + unused, of.other),
     )  # fmt: skip
-    below = sum(n * log_ndtr(score / math.sqrt(variance)) for n, variance in rivals)
-    return float(mass @ np.exp(below) @ mass)
+    below = sum(n * _log_below(score / np.sqrt(variance.at(A, q, of_A)), table.d) for n, variance in rivals)
+    return float(np.einsum("aqt,a,q,t->", np.exp(below), mass, mass, mass))
 
 
+def _log_below(z: np.ndarray, d: int) -> np.ndarray:
+    """The logarithm of the share of directions on the sphere whose first coordinate is below z / sqrt(d).
+
+    The score of a rival is |F| times a cosine: its tail is thinner than a Gaussian's, which matters among thousands.
+    """
+    beyond = betainc((d - 1) / 2, 0.5, np.clip(1 - z**2 / d, 0, 1)) / 2
+    return np.log(np.maximum(np.where(z > 0, 1 - beyond, beyond), np.finfo(float).tiny))
+
+
+@cache
 def width(table: Table, goal: float = 0.99) -> float:
     """The m at which the share ``goal`` is recalled; infinite where no m is enough, as the kernel's own noise stays."""
     from scipy.optimize import brentq
