@@ -9,7 +9,7 @@ import pytest
 from facthold.lab.claim import Judgement
 from facthold.lab.registry import claim
 from facthold.studies.constructions.built import BuiltSize
-from facthold.studies.constructions.width import MLPWidth
+from facthold.studies.constructions.width import HeadWidth, MLPWidth
 from facthold.studies.transformers.fact_capacity import FactCapacity
 from facthold.theory import lemma3
 
@@ -33,7 +33,7 @@ def judged(id: str, rows: list[Row]) -> Judgement:
 
 
 def row(cell: Any, per_seed: list[Row], **found: Any) -> Row:
-    facts = round(cell.share * cell.S) * cell.R
+    facts = round(getattr(cell, "share", 1.0) * cell.S) * cell.R
     result = {"status": "found", "size": 1.0, "n_params": 1.0, "facts": facts, "per_seed": per_seed}
     return {"kind": cell.kind, **cell.spec, **result, **found}
 
@@ -41,7 +41,7 @@ def row(cell: Any, per_seed: list[Row], **found: Any) -> Row:
 def grown(id: str, exponent: float = 1.0, spread: float = SLIGHT) -> list[Row]:
     rows = []
     for cell in claim(id).cells("quick"):
-        assert isinstance(cell, BuiltSize)
+        assert isinstance(cell, HeadWidth)
         sizes = [100 * ATTENTION[id](cell) ** exponent * by for by in off(len(cell.seeds), spread)]
         rows.append(row(cell, [{"Hd_h": size, "d": size, "size": size} for size in sizes]))
     return rows

@@ -9,7 +9,7 @@ import pytest
 from facthold._util.keys import derive
 from facthold.measure.fact_recall import fact_accuracy
 from facthold.studies.constructions.built import BuiltSize
-from facthold.studies.constructions.width import MLPWidth
+from facthold.studies.constructions.width import HeadWidth, MLPWidth
 from facthold.theory import lemma3
 
 TINY = MLPWidth(S=8, R=8, D=8, d=257, guess=120, seeds=(0, 1))
@@ -29,6 +29,27 @@ def test_perfect_attention_is_what_the_heads_of_the_transformer_do() -> None:
             assert fact_accuracy(made.model, made.problem, key=derive("ask", 0)) == pytest.approx(
                 accuracy, abs=0.5 / 64
             )
+
+
+@pytest.mark.parametrize(
+    ("builder", "cell"),
+    [
+        ("attention", HeadWidth(S=6, R=4, D=3, d=256, per_head=2, guess=12, seeds=(0,))),
+        ("attention-full", HeadWidth(S=4, R=8, D=3, guess=150, seeds=(0,))),
+    ],
+)
+def test_heads_with_perfect_attention_are_those_of_the_transformer(builder: str, cell: HeadWidth) -> None:
+    """Each size that was tried recalls as many facts as the whole transformer, where its attention selects."""
+    (search,) = cell.run()["per_seed"]
+    assert search["status"] == "found"
+    names = ("S", "R", "D", "d", "guess", "seeds")
+    whole = BuiltSize(builder=builder, per_head=cell.per_head, **{name: getattr(cell, name) for name in names})
+    for size, accuracy in search["probes"][:3]:
+        made = whole.build(size, 0)
+        if made.problem.d < 128:  # lemma 1 fails there
+            continue
+        recalled = fact_accuracy(made.model, made.problem, key=derive("ask", 0))
+        assert recalled == pytest.approx(accuracy, abs=0.5 / cell.n_facts)
 
 
 def test_a_cell_finds_the_width_that_is_predicted() -> None:
