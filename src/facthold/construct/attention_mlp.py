@@ -34,6 +34,26 @@ def attention_and_mlp(
     sigma is h_{p+k} alone where none is given, as the other components that assumption 3 asks for add noise and no
     margin. Without ``per_subset`` it is the largest for which lemma 1 holds.
     """
+    d_h = problem.d if d_h is None else d_h
+    check_positive(d_h=d_h)
+    P, Q, mlp = answering_mlp(problem, m, key=key, p=p, k=k, sigma=sigma)
+    repeat = math.ceil(problem.d / d_h)
+    subsets = largest_partition(problem) if per_subset is None else partition(problem, per_subset)
+    n_subjects = sum(tokens[0] < problem.table.S for tokens in subsets)
+    # the rows of P or Q shared out over the heads of a subset, the rest zero: sum_h W_V^T W_V is their projection
+    P_h, Q_h = (np.pad(X, [(0, repeat * d_h - len(X)), (0, 0)]).reshape(repeat, d_h, -1) for X in (P, Q))
+    W_V = np.concatenate([P_h] * n_subjects + [Q_h] * (len(subsets) - n_subjects))
+    keys = hebbian_keys(problem, subsets)
+    return assemble(problem, subsets, keys, W_V, W_V, H=len(W_V), beta=beta, repeat=repeat, mlp=mlp)
+
+
+def answering_mlp(
+    problem: FactualRecall, m: int, *, key: PRNGKeyArray, p: int = 1, k: int = 1, sigma: Activation | None = None
+) -> tuple[Matrix, Matrix, MLPMemory]:
+    """The rows of P and of Q, and the MLP from s' + r' to the answer: all of theorem 11's transformer but its heads.
+
+    The first neurons of a wider one are those of a narrower one, V in proportion to 1 / m.
+    """
     check_dimension(problem, m)
     check_positive(p=p, k=k)
     sigma = Polynomial((0.0,) * (p + k) + (1.0,)) if sigma is None else sigma
@@ -42,18 +62,8 @@ def attention_and_mlp(
             f"sigma={sigma.name!r} has no Hermite component of degree p + k = {p + k}; take a polynomial of at least "
             f"this degree, or smaller p and k"
         )
-    d_h = problem.d if d_h is None else d_h
-    check_positive(d_h=d_h)
-    repeat = math.ceil(problem.d / d_h)
-    subsets = largest_partition(problem) if per_subset is None else partition(problem, per_subset)
-    n_subjects = sum(tokens[0] < problem.table.S for tokens in subsets)
     P, Q = two_subspaces(problem, key=fold(key, "subspaces"))
-    # the rows of P or Q shared out over the heads of a subset, the rest zero: sum_h W_V^T W_V is their projection
-    P_h, Q_h = (np.pad(X, [(0, repeat * d_h - len(X)), (0, 0)]).reshape(repeat, d_h, -1) for X in (P, Q))
-    W_V = np.concatenate([P_h] * n_subjects + [Q_h] * (len(subsets) - n_subjects))
-    mlp = hermite_tensor_memory(problem, P, Q, m, p, k, sigma, key=fold(key, "MLP"))
-    keys = hebbian_keys(problem, subsets)
-    return assemble(problem, subsets, keys, W_V, W_V, H=len(W_V), beta=beta, repeat=repeat, mlp=mlp)
+    return P, Q, hermite_tensor_memory(problem, P, Q, m, p, k, sigma, key=fold(key, "MLP"))
 
 
 def largest_partition(problem: FactualRecall) -> list[np.ndarray]:

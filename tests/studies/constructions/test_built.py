@@ -1,4 +1,4 @@
-"""Constructions: the smallest size that is enough, what one prompt does in them, and their claims."""
+"""Constructions: the smallest size that is enough, and what one prompt does in them."""
 
 import json
 from typing import Any
@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 
 from facthold.facts.table import random_share, random_table
-from facthold.lab.registry import claim
 from facthold.studies.constructions.built import Attended, BuiltSize, constructions
-from facthold.studies.transformers.fact_capacity import FactCapacity
 
 TINY = BuiltSize(builder="values", S=4, R=4, D=2, guess=6, seeds=(0,))
-LOST = {"status": "search ceiling", "probes": [[9, 0.5]]}
-GROWTH = ("attention-growth", "attention-dimension", "mlp-growth", "mlp-answers", "mlp-exact-growth", "part-of-table")
 
 
 def test_a_share_keeps_the_same_part_of_each_relation() -> None:
@@ -77,64 +73,3 @@ def test_what_the_heads_add_sums_to_the_scores() -> None:
         assert sorted(looked_at) == sorted(["s1", "r1", *["EOS"] * (len(looked_at) - 2)])
     with pytest.raises(ValueError, match="fact=9"):
         Attended(builder="attention", S=3, R=3, D=2, d=64, d_h=32, fact=9)
-
-
-def _rows(id: str, exponent: float) -> list[dict[str, Any]]:
-    """Rows of a claim's quick cells whose sizes grow with this exponent; nothing is computed."""
-    rows = []
-    for cell in claim(id).cells("quick"):
-        assert isinstance(cell, BuiltSize)
-        facts = round(cell.share * cell.S * cell.R)
-        x = {
-            "attention-growth": cell.S + cell.R,
-            "attention-dimension": max(cell.R, cell.D),
-            "mlp-answers": cell.d * cell.S / cell.D + facts,
-        }.get(id, facts)
-        size = 100.0 * x**exponent
-        about = {"Hd_h": size, "md": size, "d": size}
-        found = {"status": "found", "size": size, "facts": facts, "per_seed": [about]}
-        rows.append({"kind": cell.kind, **cell.spec, **found})
-    return rows
-
-
-@pytest.mark.parametrize("id", GROWTH)
-def test_growth_by_the_law_holds_and_by_another_fails(id: str) -> None:
-    judge = claim(id).judge
-    expected = {0.7: False, 1.0: True, 1.3: False} if id != "mlp-exact-growth" else {1.0: False, 1.4: False, 2.0: True}
-    assert {e: judge(_rows(id, e)).holds for e in expected} == expected
-    rows = _rows(id, 1.0)
-    rows[0] |= {"status": "search ceiling", "size": None, "per_seed": [LOST]}
-    assert "ceiling" in judge(rows).measured
-    assert not judge(rows).holds
-
-
-def test_constructions_are_held_to_half_of_training() -> None:
-    judged = claim("built-against-trained")
-
-    def rows(built: float, trained: float) -> list[dict[str, Any]]:
-        result = []
-        for cell in judged.cells("quick"):
-            if isinstance(cell, BuiltSize):
-                facts = cell.S * cell.R
-                found = {"status": "found", "size": 9.0, "size_min": 8, "size_max": 10, "facts": facts,
-                         "n_params": facts / built}  # fmt: skip
-            else:
-                assert isinstance(cell, FactCapacity)
-                found = {"facts": trained * cell.n_params, "n_params": cell.n_params}
-            result.append({"kind": cell.kind, **cell.spec, **found})
-        return result
-
-    assert judged.judge(rows(0.06, 0.1)).holds
-    assert not judged.judge(rows(0.04, 0.1)).holds
-    assert len([c for c in judged.cells("quick") if isinstance(c, BuiltSize)]) == 3
-
-
-def test_one_wrong_fact_is_enough_to_say_no() -> None:
-    judged = claim("all-facts")
-    rows = [
-        {"kind": cell.kind, **cell.spec, "wrong": [0] * 5, "smallest_margin": [0.1] * 5, "facts": 256}
-        for cell in judged.cells("quick")
-    ]
-    assert judged.judge(rows).holds
-    rows[1]["wrong"] = [0, 0, 1, 0, 0]
-    assert not judged.judge(rows).holds

@@ -169,6 +169,9 @@ def test_the_figure_draws_a_line_for_each_construction_and_names_its_sizes() -> 
     (legend,) = canvas.legends
     texts = [text.get_text() for text in legend.get_texts()]
     assert [text.split(" ")[0] for text in texts] == ["attention", "attention-mlp", "values", "selected"]
+    assert not any("undisturbed" in text for text in texts)
+    (legend,) = wanted.plot([row | {"accuracy": 0.9} for row in rows]).legends
+    assert all("90.0% undisturbed" in text.get_text() for text in legend.get_texts())
     assert wanted.fits(rows) == []
     # Rows of one panel alone can be drawn: the others stay empty.
     assert [len(axes.lines) for axes in wanted.plot(rows[:1]).axes] == [1, 0, 0, 0]

@@ -228,6 +228,8 @@ def _line(axes: "style.Axes", row: Values, number: int, n: int) -> None:
     look, thick, x = style.mark(number), 1.0 + 0.4 * (n - 1 - number), row["amounts"]
     sizes = ", ".join(f"${name}={row[name]}$" for name in ("d", "d_h", "m") if row[name])
     label = f"{row['builder']} ({fact_recipe(row['builder']).place}): {sizes}, {row['n_params']:,} parameters"
+    if row["accuracy"] < 1:
+        label += f", {row['accuracy']:.1%} undisturbed"
     axes.fill_between(x, row["recall_min"], row["recall_max"], color=look["color"], alpha=0.15, linewidth=0)
     axes.plot(x, row["recall"], **look, markersize=1 + 3.5 * thick, linewidth=thick, label=label)
 
@@ -235,11 +237,12 @@ def _line(axes: "style.Axes", row: Values, number: int, n: int) -> None:
 FIGURE = Figure(
     "robustness", "What transformers that were built without training can bear",
     "beyond the paper, after theorems 3 and 4",
-    "Share of all S R facts that are recalled, mean over seeds with the smallest and the largest as a band. Noise of "
-    "the embeddings moves every token, outputs included; noise and rounding of the weights act on W_K, W_Q, W_V and "
-    "W_O of each head and on W and V of the MLP, by the scale of each matrix; with one bit only the sign is left. The "
-    "models are built for prompts of length 32. Each has a size at which it recalls all facts undisturbed: they differ "
-    "in parameters by a factor of up to thousands, so that a line says what a construction bears, and not what a "
+    "Share of all S R facts that are recalled among the whole vocabulary, each from one prompt per draw, mean over "
+    "seeds with the smallest and the largest as a band. Noise of the embeddings moves every token, outputs included; "
+    "noise and rounding of the weights act on W_K, W_Q, W_V and W_O of each head and on W and V of the MLP, by the "
+    "scale of each matrix; with one bit only the sign is left. The models are built for prompts of length 32. Sizes "
+    "were chosen at which all facts are recalled undisturbed; where one is not, the legend says so. They differ in "
+    "parameters by a factor of up to thousands, so that a line says what a construction bears, and not what a "
     "parameter is worth.",
     PRESETS, cells, plot,
 )  # fmt: skip
