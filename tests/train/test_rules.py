@@ -35,9 +35,8 @@ def logits(model: Any, recall: FactualRecall, tokens: np.ndarray) -> np.ndarray:
     """Of the answers, for prompts given as tokens; one head after another."""
     X = np.asarray(recall.phi, float)[tokens]
     F = np.zeros((len(X), recall.d))
-    for W_K, W_Q, W_V, W_O in zip(
-        *(np.asarray(W, float) for W in (model.W_K, model.W_Q, model.W_V, model.W_O)), strict=True
-    ):
+    heads = (np.asarray(W, float) for W in (model.W_K, model.W_Q, model.W_V, model.W_O))
+    for W_K, W_Q, W_V, W_O in zip(*heads, strict=True):
         scores = np.einsum("ntd,nd->nt", X @ W_K.T @ W_Q, X[:, -1]) / np.sqrt(len(W_K))
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         weights /= weights.sum(axis=1, keepdims=True)
@@ -52,9 +51,10 @@ def by_hand(model: Any, key: Any, n: int = BATCH) -> float:
     recall = problem()
     k_facts, k_prompts = jax.random.split(key)
     prompts = Questions.of(recall).prompts
-    facts = np.asarray(prompts.draw(n, key=k_facts))
+    drawn = prompts.draw(n, key=k_facts)
+    facts, tokens = np.asarray(drawn), np.asarray(prompts.sequences(drawn, key=k_prompts))
     assert len(np.unique(facts)) == len(recall.table) < n  # facts are drawn again and again
-    said = logits(model, recall, np.asarray(prompts.sequences(facts, key=k_prompts))).argmax(axis=1)
+    said = logits(model, recall, tokens).argmax(axis=1)
     return float((said == recall.table.answers[facts]).mean())
 
 

@@ -29,11 +29,11 @@ def fit_exponent(
 ) -> Fit:
     """Slope and constant of log y against log x. The interval is Student's, from the residuals.
 
-    With ``groups``, a name for each point, each group has a constant of its own and all share the slope; the constant
-    is then that through the mean of all points.
+    With ``groups``, a name for each point, each group has a constant of its own and all share the slope, and two sizes
+    are enough where there are several points at each; the constant is then that through the mean of all points.
     """
     log_x, log_y = _logs(name, x, y)
-    if len(set(log_x)) < 3:
+    if len(set(log_x)) < (2 if groups else 3):
         raise ValueError(f"fit {name!r} needs three different sizes, and has {len(set(log_x))}")
     of = [list(dict.fromkeys(groups)).index(group) for group in groups] or [0] * len(log_x)
     slope, half = _slope(name, _centred(log_x, of), _centred(log_y, of), len(log_x) - max(of) - 2)

@@ -87,7 +87,7 @@ def test_a_changed_protocol_or_variant_is_another_cell() -> None:
 
 def test_quick_presets_compare_sizes_of_exact_shapes_with_three_seeds() -> None:
     """Of each shape the largest has at least four times the parameters of the smallest; H d_h is alpha d."""
-    for name, shapes in (("fig4", 4), ("fig7", 2), ("fig8", 1), ("fig9", 1)):
+    for name, shapes in (("fig4", 4), ("fig7", 2), ("fig8", 2), ("fig9", 2)):
         by_shape: dict[str | None, list[int]] = {}
         for cell in figure(name).cells(figure(name).grid("quick")):
             assert isinstance(cell, FactCapacity)
