@@ -3,18 +3,19 @@
 Attention and MLP parameters stand in for each other, down to a floor of attention.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from facthold.lab import Figure, Result, Values, style
+from facthold.lab import Account, Figure, Result, Values, style
 from facthold.lab.fields import Between, Count, Counts
 from facthold.models.sizes import Shape
 from facthold.studies.smallest import SizeSearch, Trial
 from facthold.studies.transformers.fact_capacity import FactAccuracy, TrainedCell, in_words
+from facthold.theory.limits_facts import no_bound
 from facthold.train.protocols import Protocol, protocol
 
 WIDEST = 16  # a search ends at so many times its guess
@@ -60,6 +61,9 @@ class FactWidth(TrainedCell, SizeSearch):
 
         found = self.search(trial, self.guess, ceiling=WIDEST * self.guess, tolerance=self.tolerance)
         return {"mlp_params": None, "attention_params": 4 * self.H * self.d * self.d_h} | found
+
+    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
+        return no_bound(self.table) or super().accounts(result)
 
 
 @dataclass(frozen=True)
