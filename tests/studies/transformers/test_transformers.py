@@ -111,8 +111,9 @@ def rows(slope: float, constant: float) -> list[dict]:
     for cell in cells(Grid(shapes=((1.0, 1.0), (1.0, 4.0)), H=(8,), d=(16, 32, 64))):
         assert isinstance(cell, FactCapacity)
         facts = constant * cell.n_params**slope
-        per_seed = [{"seed": 0, "status": "found", "stored": int(facts**0.5), "refused": None, "probes": []}]
-        found = {"facts": facts, "facts_min": facts, "facts_max": facts, "N": facts**0.5, "n_params": cell.n_params}
+        S = facts**0.5
+        per_seed = [{"seed": 0, "status": "found", "stored": S, "refused": S + 1, "probes": []}]
+        found = {"facts": facts, "facts_min": facts, "facts_max": facts, "N": S, "n_params": cell.n_params}
         made.append({**cell.spec, **found, "status": "found", "per_seed": per_seed})
     return made
 

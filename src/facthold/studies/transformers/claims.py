@@ -1,8 +1,4 @@
-"""What figures 4, 7, 8 and 9 say of trained transformers, judged search by search: each seed is a point.
-
-A search ends with a table that was learnt and a larger one that was not; the largest that would be learnt is the first,
-or one between. Claims take the middle of these, so that a wide bracket costs precision and brings no bias.
-"""
+"""What figures 4, 7, 8 and 9 say of trained transformers, judged search by search: each seed is a point."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,10 +8,9 @@ from statistics import fmean
 from typing import Any
 
 from facthold.lab import Cell, Claim, Judgement, Values, cells_of, near
-from facthold.measure.capacity import FOUND
 from facthold.measure.scaling import fit_constant, fit_exponent, fit_line, mean_interval
 from facthold.studies.judging import CONSTANT_TOLERANCE, all_of, at_preset, columns, facts, grouped, n_params, not_found
-from facthold.studies.transformers.fact_capacity import GROWTH, FactAccuracy, FactCapacity
+from facthold.studies.transformers.fact_capacity import FactAccuracy, FactCapacity, facts_by_seed
 from facthold.studies.transformers.heatmap import FactWidth
 from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.train.protocols import AUTHORS
@@ -33,15 +28,12 @@ GOAL = 0.99
 
 
 def by_seed(rows: Sequence[Values]) -> list[dict[str, Any]]:
-    """A row for each search, with its facts in the middle of the bracket; none where the search has not two sides."""
-    each = []
-    for r in rows:
-        relations = GROWTH[r["growth"]]
-        for seed in r["per_seed"]:
-            S = (seed["stored"], seed["refused"] - 1) if seed["status"] == FOUND else None
-            middle = S and sqrt(S[0] * relations(S[0]) * S[1] * relations(S[1]))
-            each.append({**r, "status": seed["status"], "N": S and S[0], "facts": middle, "seed": seed["seed"]})
-    return each
+    """A row for each search."""
+    return [
+        {**r, "status": seed["status"], "N": facts and seed["stored"], "facts": facts, "seed": seed["seed"]}
+        for r in rows
+        for seed, facts in zip(r["per_seed"], facts_by_seed(r), strict=True)
+    ]
 
 
 def shape_of(r: Values) -> str:

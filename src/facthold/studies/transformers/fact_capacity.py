@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import count
-from math import isfinite, isqrt
+from math import isfinite, isqrt, prod, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import check_positive
@@ -13,7 +13,7 @@ from facthold.facts.problem import SEQUENCE, VARIANTS, FactualRecall, seeded_rec
 from facthold.facts.table import TABLES, FactTable
 from facthold.lab import Account, Cell, Result, TableCell, of_accuracy, of_goal
 from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds, Share, Whole
-from facthold.measure.capacity import Probe, Search, find_capacity, spread, summary
+from facthold.measure.capacity import FOUND, Probe, Search, find_capacity, spread, summary
 from facthold.models.sizes import Shape
 from facthold.studies.memories.capacity import searched
 from facthold.theory.bounds import FACTS_A_PARAMETER
@@ -178,6 +178,23 @@ class FactCapacity(TrainedCell):
         if self.rule == AUTHORS:
             return "no bound: judged on a sample of prompts, the share of all facts is not known"
         return no_bound(self.table) or [of_goal(S * self.R(S), self.D or S, self.goal, weights, tried) for S in stored]
+
+
+def facts_by_seed(r: Mapping[str, Any]) -> list[float | None]:
+    """The facts of each search of a row: None where it has not two sides.
+
+    A search ends with a table that was learnt and a larger one that was not; the largest that would be learnt is the
+    first, or one between. This is the middle of these, so that a wide bracket costs precision and brings no bias.
+    """
+    relations = GROWTH[r["growth"]]
+    found = [seed if seed["status"] == FOUND else None for seed in r["per_seed"]]
+    ends = [seed and (seed["stored"], seed["refused"] - 1) for seed in found]
+    return [pair and sqrt(prod(S * relations(S) for S in pair)) for pair in ends]
+
+
+def in_the_middle(r: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with the facts of its searches in the middle of their brackets."""
+    return {**r, **spread("facts", facts_by_seed(r))}
 
 
 @dataclass(frozen=True, kw_only=True)

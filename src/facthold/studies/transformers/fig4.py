@@ -13,7 +13,7 @@ from facthold.lab.fields import Count, Counts
 from facthold.measure.scaling import Fit
 from facthold.studies.judging import columns, constant, exponent, facts, grouped, n_params
 from facthold.studies.memories.figures import half_octaves
-from facthold.studies.transformers.fact_capacity import GROWTH, FactCapacity, in_words, shape
+from facthold.studies.transformers.fact_capacity import GROWTH, FactCapacity, in_the_middle, in_words, shape
 from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.train.protocols import AUTHORS
 
@@ -48,6 +48,7 @@ def cells(grid: Grid) -> list[Cell]:
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     """A panel for each H, a series for each (alpha, beta)."""
+    rows = [in_the_middle(r) for r in rows]
     by_heads = grouped(rows, itemgetter("H"))
     canvas, panels = style.panels(len(by_heads), width=6.4, height=5.0)
     shapes, relations = sorted({(r["alpha"], r["beta"]) for r in rows}), GROWTH[rows[0]["growth"]]
@@ -77,7 +78,7 @@ def _title(rows: Sequence[Values], H: int) -> str:
 
 def fits(rows: Sequence[Values]) -> list[Fit]:
     """Slope and constant of facts against parameters, over all shapes and for each."""
-    found = [r for r in rows if r["facts"] is not None]
+    found: list[Values] = [r for r in map(in_the_middle, rows) if r["facts"] is not None]
     several = len({r["H"] for r in found}) > 1
     shapes = grouped(found, itemgetter("H", "alpha", "beta")).items()
     names = {
@@ -109,7 +110,8 @@ SMOKE = replace(
 
 CAPTION = (
     "The largest number of facts S R that a one-layer transformer learns to 99%, against its parameters "
-    "4 H d d_h + 2 m d. Points: mean over seeds; bars: smallest and largest."
+    "4 H d d_h + 2 m d. Points: mean over seeds; bars: smallest and largest. Of a search that ends with a bracket, the "
+    "middle."
 )
 
 
