@@ -116,6 +116,13 @@ def test_two_rules_that_agree_hold_and_one_that_stores_more_fails() -> None:
     assert judged("authors-rule", rows("authors-rule", noise=0.5)).verdict == "not decided"
 
 
+def test_the_same_brackets_by_both_rules_decide_only_where_they_are_narrow() -> None:
+    """A coarser search never passes more easily."""
+    cells: list[Any] = claim("authors-rule").cells("quick")
+    verdicts = [judged("authors-rule", [searched(c, [14] * 3, width) for c in cells]).verdict for width in (1, 2, 4, 9)]
+    assert verdicts == ["holds", "holds", "not decided", "not decided"]
+
+
 def test_the_rules_are_compared_on_the_same_searches() -> None:
     cells: list[Any] = claim("authors-rule").cells("quick")
     ours, theirs = ([c for c in cells if (c.rule == "authors") is so] for so in (False, True))

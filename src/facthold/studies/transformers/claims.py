@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import exp, log, sqrt
+from math import exp, hypot, log, sqrt
 from operator import itemgetter
 from statistics import fmean
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from facthold.lab import Cell, Claim, Judgement, Values, cells_of, near
 from facthold.measure.scaling import fit_constant, fit_exponent, fit_line, mean_interval
 from facthold.studies.judging import CONSTANT_TOLERANCE, all_of, at_preset, columns, facts, grouped, n_params, not_found
-from facthold.studies.transformers.fact_capacity import FactAccuracy, FactCapacity, facts_by_seed
+from facthold.studies.transformers.fact_capacity import FactAccuracy, FactCapacity, brackets, facts_by_seed
 from facthold.studies.transformers.heatmap import FactWidth
 from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.train.protocols import AUTHORS
@@ -28,12 +28,14 @@ GOAL = 0.99
 
 
 def by_seed(rows: Sequence[Values]) -> list[dict[str, Any]]:
-    """A row for each search."""
-    return [
-        {**r, "status": seed["status"], "N": facts and seed["stored"], "facts": facts, "seed": seed["seed"]}
-        for r in rows
-        for seed, facts in zip(r["per_seed"], facts_by_seed(r), strict=True)
-    ]
+    """A row for each search; ``blur`` is the standard deviation of log facts that its bracket leaves open."""
+    each = []
+    for r in rows:
+        for seed, middle, ends in zip(r["per_seed"], facts_by_seed(r), brackets(r), strict=True):
+            blur = ends and log(ends[1] / ends[0]) / sqrt(12)
+            of = {"status": seed["status"], "N": middle and seed["stored"], "seed": seed["seed"]}
+            each.append({**r, **of, "facts": middle, "blur": blur})
+    return each
 
 
 def shape_of(r: Values) -> str:
@@ -98,11 +100,15 @@ def judge_rules(rows: Sequence[Values]) -> Judgement:
         for so in (False, True)
     )
     ratios = [theirs[at] / ours[at] for at in ours]
-    low, high = (exp(end) for end in mean_interval([log(ratio) for ratio in ratios]))
+    mean = fmean(map(log, ratios))
+    # Brackets that are the same by both rules still leave open what lies in them: it is added to the pairs' scatter.
+    open_still = 2 * sqrt(sum(r["blur"] ** 2 for r in points)) / len(ratios)
+    half = hypot(mean_interval([log(ratio) for ratio in ratios])[1] - mean, open_still)
+    low, high = exp(mean - half), exp(mean + half)
     more, fewer = sum(r > 1 for r in ratios), sum(r < 1 for r in ratios)
     each = [f"{per_parameter(some):.3f}" for some in grouped(points, lambda r: r["rule"] == AUTHORS).values()]
     measured = (
-        f"ratio {exp(fmean(map(log, ratios))):.3f}, more facts in {more} of {len(ratios)} pairs, fewer in {fewer}; "
+        f"ratio {exp(mean):.3f}, more facts in {more} of {len(ratios)} pairs, fewer in {fewer}; "
         f"facts per parameter {each[0]} by ours, {each[1]} by theirs"
     )
     error = f"95% [{low:.3f}, {high:.3f}], {len(ratios)} pairs"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import count
-from math import isfinite, isqrt, prod, sqrt
+from math import isfinite, isqrt, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import check_positive
@@ -180,16 +180,20 @@ class FactCapacity(TrainedCell):
         return no_bound(self.table) or [of_goal(S * self.R(S), self.D or S, self.goal, weights, tried) for S in stored]
 
 
-def facts_by_seed(r: Mapping[str, Any]) -> list[float | None]:
-    """The facts of each search of a row: None where it has not two sides.
+def brackets(r: Mapping[str, Any]) -> list[tuple[float, float] | None]:
+    """The fewest and the most facts that may be the capacity of each search of a row: None where it has not two sides.
 
     A search ends with a table that was learnt and a larger one that was not; the largest that would be learnt is the
-    first, or one between. This is the middle of these, so that a wide bracket costs precision and brings no bias.
+    first, or one between.
     """
     relations = GROWTH[r["growth"]]
-    found = [seed if seed["status"] == FOUND else None for seed in r["per_seed"]]
-    ends = [seed and (seed["stored"], seed["refused"] - 1) for seed in found]
-    return [pair and sqrt(prod(S * relations(S) for S in pair)) for pair in ends]
+    ends = [(seed["stored"], seed["refused"] - 1) if seed["status"] == FOUND else None for seed in r["per_seed"]]
+    return [pair and (pair[0] * relations(pair[0]), pair[1] * relations(pair[1])) for pair in ends]
+
+
+def facts_by_seed(r: Mapping[str, Any]) -> list[float | None]:
+    """The middle of each bracket: that it is wide costs precision and brings no bias."""
+    return [pair and sqrt(pair[0] * pair[1]) for pair in brackets(r)]
 
 
 def in_the_middle(r: Mapping[str, Any]) -> dict[str, Any]:
