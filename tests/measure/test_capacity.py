@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
-from facthold.measure.scaling import fit_constant, fit_exponent, mean_interval
+from facthold.measure.scaling import fit_constant, fit_exponent, fit_line, mean_interval
 from facthold.models.memory import LinearMemory
 from facthold.recipes import make_memory, memory_recipe
 from facthold.studies.memories.capacity import Capacity as Cell
@@ -152,3 +153,29 @@ def test_the_interval_of_a_mean() -> None:
     drawn = np.random.default_rng(0).normal(size=(2000, 4)).tolist()
     covered = [low <= 0 <= high for low, high in map(mean_interval, drawn)]
     assert abs(np.mean(covered) - 0.95) < 4 * (0.95 * 0.05 / 2000) ** 0.5
+
+
+def test_groups_share_a_slope_and_have_constants_of_their_own() -> None:
+    """As many noisy points at two sizes of two groups, of which the larger one has less: alone they would seem to fall.
+    Against least squares with a column for each group."""
+    rng, groups = np.random.default_rng(3), ["small"] * 6 + ["large"] * 6
+    x = np.array([1.0, 4.0] * 3 + [16.0, 64.0] * 3)
+    y = np.where(np.array(groups) == "small", 100.0, 0.1) * x**0.9 * np.exp(0.1 * rng.standard_normal(12))
+    fit = fit_exponent("two", x, y, groups)
+    design = np.stack([np.log(x), np.array(groups) == "small", np.array(groups) == "large"], axis=1)
+    solution, (left,), *_ = np.linalg.lstsq(design.astype(float), np.log(y))
+    half = stats.t.ppf(0.975, 12 - 3) * math.sqrt(left / 9 * np.linalg.inv(design.T.astype(float) @ design)[0, 0])
+    assert fit.slope == pytest.approx(solution[0])
+    assert fit.interval == pytest.approx((solution[0] - half, solution[0] + half))
+    assert fit_exponent("one", x, y).slope < 0 < 0.7 < fit.interval[0] < 0.9 < fit.interval[1] < 1.1
+    with pytest.raises(ValueError, match="too few points"):
+        fit_exponent("each alone", x[[0, 6]], y[[0, 6]], ["small", "large"])
+
+
+def test_the_slope_of_a_line_is_that_of_least_squares() -> None:
+    rng, x = np.random.default_rng(4), np.arange(9.0)
+    y = 5 - 2 * x + rng.standard_normal(9)
+    slope, (low, high) = fit_line("line", list(x), list(y))
+    wanted = stats.linregress(x, y)
+    assert slope == pytest.approx(wanted.slope)
+    assert high - slope == pytest.approx(slope - low) == pytest.approx(stats.t.ppf(0.975, 7) * wanted.stderr)

@@ -102,6 +102,7 @@ def test_weights_that_were_not_rounded_have_32_bits() -> None:
     ("cell", "words"),
     [
         (FactCapacity(alpha=1, beta=1, d=8, H=2, D=None, table="balanced"), "equally often"),
+        (FactCapacity(alpha=1, beta=1, d=8, H=2, rule="authors"), "sample of prompts"),
         (Capacity(method="outer-product", d=8), "only one such map"),
         (TableSize(source="countries"), "given table"),
         (Margins(N=4, d=4, in_image=True, n_draws=9), "margins are measured"),

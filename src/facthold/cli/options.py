@@ -70,4 +70,7 @@ Variant = Annotated[
     str | None, named("--variant", "code (the authors'; default), text (the paper's) or answers (text, among them).")
 ]
 Protocol = Annotated[str | None, named("--protocol", "transformer-short (default) or transformer-code.")]
-Rule = Annotated[str | None, named("--rule", "best (default): the best accuracy counts; final: that at the end.")]
+Rule = Annotated[
+    str | None,
+    named("--rule", "best (default): the best accuracy counts; final: that at the end; authors: the best on a sample."),
+]

@@ -127,6 +127,12 @@ class Questions(eqx.Module):
         found = jnp.zeros(-(-rows // BLOCK) * BLOCK, bool)
         return lax.fori_loop(0, (n_facts + BLOCK - 1) // BLOCK, ask, found)[:rows]
 
+    def drawn(self, model: Transformer, n: int, *, key: PRNGKeyArray) -> Bool[Array, " n"]:
+        """Which of n prompts are answered right, their facts drawn by p(s, r): some are asked twice, others never."""
+        k_facts, k_prompts = jax.random.split(key)
+        facts = self.prompts.draw(n, key=k_facts)
+        return self.right(self.scores(model, self.prompts.counts(facts, key=k_prompts)), facts)
+
 
 def recalled_facts(model: Transformer, problem: FactualRecall, *, key: PRNGKeyArray) -> Bool[np.ndarray, " facts"]:
     """Which facts the arg max gets right, in the table's order, each from one prompt with noise by ``key``.

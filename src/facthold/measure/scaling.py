@@ -1,6 +1,6 @@
 """Power laws through measured points: exponent, constant, and intervals that say how sure."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,15 +24,19 @@ class Fit:
         return asdict(self)
 
 
-def fit_exponent(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
-    """Slope and constant of log y against log x. The interval is Student's, from the residuals."""
+def fit_exponent(
+    name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, groups: Sequence[Hashable] = ()
+) -> Fit:
+    """Slope and constant of log y against log x. The interval is Student's, from the residuals.
+
+    With ``groups``, a name for each point, each group has a constant of its own and all share the slope, and two sizes
+    are enough where there are several points at each; the constant is then that through the mean of all points.
+    """
     log_x, log_y = _logs(name, x, y)
-    if len(set(log_x)) < 3:
+    if len(set(log_x)) < (2 if groups else 3):
         raise ValueError(f"fit {name!r} needs three different sizes, and has {len(set(log_x))}")
-    dx, dy = log_x - log_x.mean(), log_y - log_y.mean()
-    slope = dx @ dy / (dx @ dx)
-    residual = dy - slope * dx
-    half = _student(len(log_x) - 2) * np.sqrt(residual @ residual / (len(log_x) - 2) / (dx @ dx))
+    of = [list(dict.fromkeys(groups)).index(group) for group in groups] or [0] * len(log_x)
+    slope, half = _slope(name, _centred(log_x, of), _centred(log_y, of), len(log_x) - max(of) - 2)
     constant = np.exp(log_y.mean() - slope * log_x.mean())
     return Fit(name, float(slope), float(constant), (float(slope - half), float(slope + half)), len(log_x))
 
@@ -61,6 +65,27 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 def _student(freedom: int) -> float:
     """Student's t beyond which `CONFIDENCE` leaves half of the rest. (scipy.stats takes a second to import.)"""
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))
+
+
+def fit_line(name: str, x: Sequence[float], y: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The slope of y against x, with Student's interval."""
+    of = [0] * len(x)
+    slope, half = _slope(name, _centred(np.asarray(x, float), of), _centred(np.asarray(y, float), of), len(x) - 2)
+    return float(slope), (float(slope - half), float(slope + half))
+
+
+def _slope(name: str, dx: np.ndarray, dy: np.ndarray, freedom: int) -> tuple[float, float]:
+    """Least squares through the origin, and half of Student's interval."""
+    if freedom < 1 or not dx.any():
+        raise ValueError(f"fit {name!r} has too few points, or all at one size")
+    slope = dx @ dy / (dx @ dx)
+    residual = dy - slope * dx
+    return slope, _student(freedom) * np.sqrt(residual @ residual / freedom / (dx @ dx))
+
+
+def _centred(values: np.ndarray, of: Sequence[int]) -> np.ndarray:
+    """The values minus the mean of their group."""
+    return values - (np.bincount(of, values) / np.bincount(of))[of]
 
 
 def _logs(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

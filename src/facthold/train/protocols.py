@@ -10,7 +10,8 @@ from facthold.models.sizes import Shape
 
 # adam-95 forgets second moments within about 20 steps (b2 = 0.95): on batches it stores more in as many steps.
 OPTIMISERS = ("adam", "adam-95", "sgd")
-RULES = ("best", "final")
+AUTHORS = "authors"  # the success rule of the authors' code
+RULES = ("best", "final", AUTHORS)
 BATCH = 1 << 10  # prompts in a step of training on facts
 
 
@@ -72,7 +73,8 @@ class Protocol:
     lrs: tuple[float, ...] = ()
     """Learning rates that are tried side by side, of which the best counts. Empty: ``lr`` alone."""
     rule: str = "best"
-    """'best': the goal reached at any look (the paper's 'maximum accuracy'); 'final': held at the end."""
+    """'best': the goal reached at any look (the paper's 'maximum accuracy'); 'final': held at the end; 'authors': as
+    'best', but a look is at a batch of prompts drawn as in training, and not at every fact."""
     decay: bool = False
     """Whether the learning rate falls evenly to zero over the steps: batches then stop shaking what is learnt."""
 

@@ -10,7 +10,7 @@ from facthold.measure.quantise import quantise
 from facthold.models.sizes import Shape
 from facthold.models.transformer import Transformer
 from facthold.train.engine import Listener, Member, Run, fit
-from facthold.train.protocols import Protocol
+from facthold.train.protocols import AUTHORS, Protocol
 from facthold.train.tasks import OnGrid, RecallFacts
 
 
@@ -58,7 +58,7 @@ def reached(run: Run, rule: str = "best") -> float:
     """The accuracy that the success rule looks at; nan where the run diverged."""
     if run.status == "diverged":
         return float("nan")
-    return run.best if rule == "best" else run.final
+    return run.final if rule == "final" else run.best
 
 
 def train(
@@ -66,7 +66,7 @@ def train(
     grid: Grid | None = None, listener: Listener | None = None,
 ) -> Best:  # fmt: skip
     """The best run of a race over the protocol's learning rates on this problem; on a ``grid``, its rounded model."""
-    race = racing(RecallFacts.of(problem), shape, seed, variant(kind), training, grid=grid)
+    race = racing(RecallFacts.of(problem, sampled=rule == AUTHORS), shape, seed, variant(kind), training, grid=grid)
     best = best_of(race, fit(race, training, listener=listener), rule)
     if grid is None:
         return best

@@ -127,12 +127,15 @@ class RecallFacts(Task):
 
     questions: Questions
     batch: int = eqx.field(static=True)
+    sampled: bool = eqx.field(static=True, default=False)  # accuracy over a batch of drawn prompts, as the authors look
 
     @classmethod
-    def of(cls, problem: FactualRecall, *, batch: int = BATCH, columns: int = 0, n_outputs: int = 0) -> "RecallFacts":
+    def of(
+        cls, problem: FactualRecall, *, batch: int = BATCH, columns: int = 0, n_outputs: int = 0, sampled: bool = False
+    ) -> "RecallFacts":
         """The task of recalling the facts of ``problem``, padded to at least so many tokens and outputs."""
         check_positive(batch=batch)
-        return cls(Questions.of(problem, columns=columns, n_outputs=n_outputs), batch)
+        return cls(Questions.of(problem, columns=columns, n_outputs=n_outputs), batch, sampled)
 
     def loss(self, model: Transformer, *, key: PRNGKeyArray) -> Float[Array, ""]:
         asked, (k_facts, k_prompts) = self.questions, jax.random.split(key)
@@ -142,7 +145,9 @@ class RecallFacts(Task):
         return mean_cross_entropy(F, asked.U, asked.U[asked.prompts.answers[facts]], counted, asked.offered)
 
     def accuracy(self, model: Transformer, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        """The share of all facts that are recalled, each from one prompt with fresh noise."""
+        """The share of all facts that are recalled, each from one prompt with fresh noise; or of drawn prompts."""
+        if self.sampled:
+            return self.questions.drawn(model, self.batch, key=key).mean()
         return self.questions.recalled(model, key=key).sum() / self.questions.prompts.n_facts
 
 

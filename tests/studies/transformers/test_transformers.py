@@ -2,18 +2,16 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from facthold.lab.registry import claim, figure
+from facthold.lab.registry import figure
 from facthold.models.transformer import Transformer
 from facthold.studies.transformers.fact_capacity import FactAccuracy, FactCapacity
-from facthold.studies.transformers.fig4 import CLAIMED, Grid, cells, fits
+from facthold.studies.transformers.fig4 import Grid, cells, fits
 from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.train.engine import Run
 from facthold.train.protocols import PROTOCOLS
@@ -66,6 +64,7 @@ def test_accuracy_of_one_size_is_that_of_its_best_look() -> None:
         ({"variant": "cod"}, "did you mean 'code'"),
         ({"protocol": "transformer-cod"}, "did you mean 'transformer-code'"),
         ({"rule": "last"}, "unknown rule"),
+        ({"rule": "author"}, "did you mean 'authors'"),
         ({"seeds": ()}, "seeds is empty"),
         ({"T": 2}, "T"),
         ({"goal": 1.5}, "goal=1.5"),
@@ -78,23 +77,25 @@ def test_a_bad_cell_says_what_is_wrong(change: dict, message: str) -> None:
 
 
 def test_a_changed_protocol_or_variant_is_another_cell() -> None:
-    keys = {dataclasses.replace(TINY, **change).key for change in ({}, {"variant": "text"}, {"rule": "final"})}
-    assert len(keys) == 3
+    keys = {
+        dataclasses.replace(TINY, **change).key
+        for change in ({}, {"variant": "text"}, {"rule": "final"}, {"rule": "authors"})
+    }
+    assert len(keys) == 4
     assert all(name in PROTOCOLS for name in ("transformer-code", "transformer-short", "transformer-smoke"))
 
 
-def test_quick_preset_of_figure_4_covers_what_it_should() -> None:
-    """Six shapes of four sizes each, from a thousand to thirty thousand parameters."""
-    ours = figure("fig4").cells(figure("fig4").grid("quick"))
-    by_shape: dict[str | None, list[int]] = {}
-    for cell in ours:
-        assert isinstance(cell, FactCapacity)
-        by_shape.setdefault(cell.shape, []).append(cell.n_params)
-    assert len(by_shape) >= 6
-    assert all(len(sizes) >= 4 for sizes in by_shape.values())
-    assert all(1000 <= size <= 30000 for sizes in by_shape.values() for size in sizes)
-    assert min(map(min, by_shape.values())) < 1500
-    assert max(map(max, by_shape.values())) > 20000
+def test_quick_presets_compare_sizes_of_exact_shapes_with_three_seeds() -> None:
+    """Of each shape the largest has at least four times the parameters of the smallest; H d_h is alpha d."""
+    for name, shapes in (("fig4", 4), ("fig7", 2), ("fig8", 2), ("fig9", 2)):
+        by_shape: dict[str | None, list[int]] = {}
+        for cell in figure(name).cells(figure(name).grid("quick")):
+            assert isinstance(cell, FactCapacity)
+            assert cell.sizes.H * cell.sizes.d_h == cell.alpha * cell.d
+            assert cell.seeds == (0, 1, 2)
+            by_shape.setdefault(cell.shape, []).append(cell.n_params)
+        assert len(by_shape) == shapes
+        assert all(max(sizes) >= 4 * min(sizes) for sizes in by_shape.values())
 
 
 def test_the_paper_preset_is_the_whole_grid() -> None:
@@ -110,8 +111,9 @@ def rows(slope: float, constant: float) -> list[dict]:
     for cell in cells(Grid(shapes=((1.0, 1.0), (1.0, 4.0)), H=(8,), d=(16, 32, 64))):
         assert isinstance(cell, FactCapacity)
         facts = constant * cell.n_params**slope
-        per_seed = [{"seed": 0, "status": "found", "stored": int(facts**0.5), "refused": None, "probes": []}]
-        found = {"facts": facts, "facts_min": facts, "facts_max": facts, "N": facts**0.5, "n_params": cell.n_params}
+        S = facts**0.5
+        per_seed = [{"seed": 0, "status": "found", "stored": S, "refused": S + 1, "probes": []}]
+        found = {"facts": facts, "facts_min": facts, "facts_max": facts, "N": S, "n_params": cell.n_params}
         made.append({**cell.spec, **found, "status": "found", "per_seed": per_seed})
     return made
 
@@ -157,26 +159,3 @@ def test_the_paper_presets_have_its_heads() -> None:
     for name, heads in (("fig4", {8}), ("fig7", {4, 16}), ("fig8", {8, 16}), ("fig9", {8, 16})):
         cells = figure(name).cells(figure(name).grid("paper"))
         assert {cell.H for cell in cells if isinstance(cell, FactCapacity)} == heads
-
-
-def _facts(bend: Callable[[float], float] = lambda n: 0.1 * n) -> list[dict[str, Any]]:
-    """Rows of figure 4's quick cells with so many facts at n parameters; nothing is computed."""
-    cells: list[Any] = claim("facts-growth").cells("quick")
-    results = [{"status": "found", "N": bend(c.n_params) ** 0.5, "facts": bend(c.n_params)} for c in cells]
-    return [{**c.spec, **r, "n_params": c.n_params, "m": c.sizes.m} for c, r in zip(cells, results, strict=True)]
-
-
-def test_facts_in_proportion_to_parameters_hold_and_other_laws_fail() -> None:
-    low, high = CLAIMED
-    judge = claim("facts-growth").judge
-    assert judge(_facts()).holds
-    assert not judge(_facts(lambda n: 0.9 * low * n)).holds
-    assert not judge(_facts(lambda n: 1.1 * high * n)).holds
-    assert not judge(_facts(lambda n: 0.1 * 5000 * (n / 5000) ** 0.8)).holds
-    assert not judge(_facts(lambda n: 0.1 * 5000 * (n / 5000) ** 1.2)).holds
-    missing = _facts()
-    missing[0] |= {"status": "search floor", "N": None, "facts": None}
-    judged = claim("facts-growth").report(missing)
-    assert judged.verdict == "fails"
-    assert judged.measured is not None
-    assert "search floor" in judged.measured

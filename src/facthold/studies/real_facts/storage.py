@@ -1,4 +1,7 @@
-"""Where are facts stored when attention and MLP could both hold them? One layer, trained and built."""
+"""Where one-layer models of one table hold its facts when attention and MLP could both: by training and by building.
+
+One table per seed, one size of it and one protocol: what is seen of these models, and no answer for transformers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -163,14 +166,14 @@ def _about(group: Sequence[Values]) -> str:
 
 
 FIGURE = Figure(
-    "storage", "Where facts are stored: attention's direct path and the MLP",
-    "beyond the paper: the last question of its discussion, for one layer",
+    "storage", "Where these models hold their facts: attention's direct path and the MLP",
+    "beyond the paper: the last question of its discussion, for one layer and one size of table",
     "Left: the margin of the right answer over its best rival is the sum of what the heads write to the output "
     "directly and of what the MLP adds; bars are each part's mean over the mean margin, for the facts that are "
     "recalled, and a part above 1 makes up for another that works against the answer; grey lines are 10% to 90% of the "
     "facts. Diamonds: the MLP's share of the parameters. Right: the share of these facts whose answer changes when the "
     "path is left out. Both paths read the same heads, so that a fact in the MLP still needs attention to find its "
     "subject and relation. Trained models have about the same number of parameters and differ in alpha = H d_h / d and "
-    "beta = m / d.",
+    "beta = m / d. All are trained by one protocol on tables of one size.",
     PRESETS, cells, plot,
 )  # fmt: skip
