@@ -16,7 +16,7 @@ from facthold.facts.problem import factual_recall
 from facthold.facts.table import TABLES, FactTable, make_table
 from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values, Verdict
 from facthold.lab.fields import Between, Count, OneOf, Positive, Whole
-from facthold.theory.reduced import Reduced
+from facthold.theory.reduced import Reduced, first_rates
 from facthold.train.protocols import BATCH, OPTIMISERS, Protocol
 
 Rows = Sequence[Values]
@@ -43,6 +43,11 @@ class LearningCell(TableCell):
     @property
     def learnt(self) -> FactTable:
         return make_table(self.table, self.S, self.R, self.D, key=derive("flow", self.seed))
+
+    def rates(self, table: FactTable) -> dict[str, float]:
+        """How fast W_KQ grows while all weights are small, by the table alone: the fastest token of each kind."""
+        each = first_rates(table.joint("subject"), table.joint("relation"), self.T, self.n_noise)
+        return {kind: float(rates.max()) for kind, rates in each.items()}
 
 
 def staged(times: np.ndarray, seen: Mapping[str, Any], table: FactTable) -> Result:
