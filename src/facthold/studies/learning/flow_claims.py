@@ -10,7 +10,8 @@ from facthold.dynamics import STARTS
 from facthold.lab import Cell, Values
 from facthold.studies.judging import at_preset
 from facthold.studies.learning.base import ALPHA, Measured, Rows, claimed, size
-from facthold.studies.learning.flows import DELTAS, EXCEPTION, Comparison, Flow, Sequential, SlowWeights
+from facthold.studies.learning.flows import DELTAS, EXCEPTION, Flow, SlowWeights
+from facthold.studies.learning.sequential import Comparison, Sequential
 from facthold.theory.reduced import Reduced, log_cosh
 
 DRIFT = 1e-6  # of what is conserved, as a share of the largest W_KQ^2: 100 times the solver's tolerance
@@ -85,9 +86,9 @@ def positive(rows: Rows) -> Measured:
 
 def slow_cells(preset: str) -> list[Cell]:
     """The flows that other claims have, theorem 6's setting, and those in which the share that is used is predicted."""
-    small, odd = at_preset({"smoke": ((4, 2, 2), 16), "quick": ((16, 4, 8), 64)}, preset)
+    S, R, D, odd = at_preset({"smoke": (4, 2, 2, 16), "quick": (16, 4, 8, 64)}, preset)
     shares = [
-        SlowWeights(**dict(zip("SRD", small, strict=True)), T=32, n_noise=20),
+        SlowWeights(S=S, R=R, D=D, T=32, n_noise=20),
         SlowWeights(S=odd, R=1, D=2, T=32, n_noise=4, table=EXCEPTION),
     ]
     return [*_flows(preset), Flow(**THEOREM_6, log_alpha=ALPHA, t_end=1000.0), *shares]
@@ -97,8 +98,8 @@ def slow_cells(preset: str) -> list[Cell]:
     "weights-grow-slowly", "lemma 5",
     "W_KQ of subjects stays below exp(2 p(s) t), of noise below exp(2 T t / |N|), times alpha sqrt(|A| + 1). Beyond "
     "the lemma, how much of these rates is used: ||p*(. | s) - p_0|| / 2 and (1 - 3/T) ||p* - p_0|| / 2 while all "
-    "weights are small; and (1 - 1/S) / sqrt(2) by one subject whose answer is unlike all others', so that 2 p(s) could be "
-    "sqrt(2) p(s) and no less.",
+    "weights are small; and (1 - 1/S) / sqrt(2) by one subject whose answer is unlike all others', so that 2 p(s) "
+    "could be sqrt(2) p(s) and no less.",
     slow_cells, f"log W_KQ never above the bounds; shares of their rates as predicted, within {EXACT:g} of them",
 )  # fmt: skip
 def slow(rows: Rows) -> Measured:
@@ -190,9 +191,10 @@ def _as_predicted(row: Values, own: Values) -> tuple[float, list[tuple[str, floa
     In a table that is not balanced the rates change once the first relation is learnt, for the last few percent of the
     time up to T*. Noise grows there alone: in a balanced table nothing pulls it.
     """
-    reduced = Reduced(*size(row), "balanced", own["log_alpha"])
-    escape = -0.5 * reduced.log_invariant / row["slowest_relation"]
-    T_star = reduced.time_near(row["epsilon"]) if row["table"] == "balanced" else escape
+    if row["table"] == "balanced":
+        T_star = Reduced(*size(row), "balanced", own["log_alpha"]).time_near(row["epsilon"])
+    else:
+        T_star = -(own["log_alpha"] + 0.5 * math.log(row["R"] * row["D"] + 1)) / row["slowest_relation"]
     grown = []
     for kind in ("subject", "noise"):
         by, said = own["grown"][kind], log_cosh(row["rates"][kind] * own["time"])

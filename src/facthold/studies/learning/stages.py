@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, Each, Positive
+from facthold.lab.fields import Count, Counts, Each, Positive, Seeds
 from facthold.studies.learning.base import LossCurve, Pair, PredictedStages, alpha, pairs, reached, size
-from facthold.studies.learning.flows import LEFT, Flow
+from facthold.studies.learning.flows import LEFT, FirstRates, Flow
 from facthold.theory.reduced import Reduced
 
 FIRST = {"relation": "at the relation's level", "subject": "at the subject's level", None: "at neither"}
@@ -40,6 +40,7 @@ class Grid:
     n_noise: Count = 20
     marginal_noise: Count = 128
     lr: Positive = 0.2
+    seeds: Seeds = (0, 1, 2)  # of the first table at the largest alpha
 
 
 PRESETS = {
@@ -64,18 +65,20 @@ PRESETS = {
 }  # fmt: skip
 
 
-def plateau_cells(grid: Grid) -> list[Cell]:
-    """What is trained to see how long the plateau lasts, and the prediction for each."""
-    settings = [(*table, alpha, grid.T, "balanced") for table in grid.tables for alpha in grid.alphas]
-    settings += [(*table, grid.ratio_alpha, grid.T, kind) for table in grid.ratios for kind in ("balanced", "random")]
-    settings += [(*table, grid.ratio_alpha, grid.T, "balanced") for table in grid.answers]
-    settings += [(*grid.tables[0], grid.alphas[-1], T, "balanced") for T in grid.lengths]
+def plateau_cells(grid: Grid, kinds: Sequence[str] = ("balanced", "random")) -> list[Cell]:
+    """What is trained to see how long the plateau lasts, on tables of these kinds, and the prediction for each."""
+    settings = [(*table, alpha, grid.T, "balanced", 0) for table in grid.tables for alpha in grid.alphas]
+    settings += [(*table, grid.ratio_alpha, grid.T, kind, 0) for table in grid.ratios for kind in kinds]
+    settings += [(*table, grid.ratio_alpha, grid.T, "balanced", 0) for table in grid.answers]
+    settings += [(*grid.tables[0], grid.alphas[-1], T, "balanced", 0) for T in grid.lengths]
+    settings += [(*grid.tables[0], grid.alphas[0], grid.T, "balanced", seed) for seed in grid.seeds]
     both: list[Cell] = []
-    for S, R, D, scale, T, kind in dict.fromkeys(settings):
+    for S, R, D, scale, T, kind, seed in dict.fromkeys(settings):
         at: dict[str, Any] = {"S": S, "R": R, "D": D, "log_alpha": math.log(scale)}
         subject = Reduced(S, R, D, "equal", at["log_alpha"]).subject
         steps = int(subject.time(subject.gap(0.5 * math.log(D))) / grid.lr)
-        both += [LossCurve.of(grid, **at, T=T, table=kind, steps=steps, looks=1024), PredictedStages(**at)]
+        curve = LossCurve.of(grid, **at, T=T, table=kind, seed=seed, steps=steps, looks=1024)
+        both += [curve, PredictedStages(**at)]
     return list(dict.fromkeys(both))
 
 
@@ -90,12 +93,13 @@ def order_cells(grid: Grid) -> list[Cell]:
 
 
 def marginal_cells(grid: Grid) -> list[Cell]:
-    """Gradient flow on random tables, in which answers are not equally frequent."""
-    (R, D), log_alpha, flows = grid.marginal, math.log(grid.ratio_alpha), []
+    """Gradient flow on random tables, in which answers are not equally frequent; and the rates of many such tables."""
+    (R, D), log_alpha, cells = grid.marginal, math.log(grid.ratio_alpha), []
     for S in grid.marginal_subjects:
         end = 1.5 * Reduced(S, R, D, "equal", log_alpha).subject.time(4.0)
-        flows.append(_flow(grid, S, R, D, log_alpha, end, n_noise=grid.marginal_noise, table="random"))
-    return flows
+        cells.append(_flow(grid, S, R, D, log_alpha, end, n_noise=grid.marginal_noise, table="random"))
+        cells.append(FirstRates(S=S, R=R, D=D))
+    return cells
 
 
 def _flow(grid: Grid, S: int, R: int, D: int, log_alpha: float, end: float, **more: Any) -> Cell:
