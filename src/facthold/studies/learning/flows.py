@@ -158,9 +158,7 @@ class FirstRates(TableCell):
     kind: ClassVar[str] = "first-rates"
     counts_no_facts: ClassVar[str] = "there is no model"
 
-    tables: Count = 1000
-
-    cost = 3.0
+    tables: Count
 
     def run(self) -> Result:
         squares: dict[str, list[float]] = {"EOS": [], "relation": []}

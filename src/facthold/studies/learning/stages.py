@@ -36,6 +36,7 @@ class Grid:
     order_alpha: Positive
     marginal_subjects: Counts  # random tables, in which EOS and noise learn p*(a)
     marginal: tuple[int, int] = (4, 8)  # R and D of these
+    marginal_tables: Count = 200  # random tables whose first rates are averaged
     T: Count = 32
     n_noise: Count = 20
     marginal_noise: Count = 128
@@ -47,7 +48,7 @@ PRESETS = {
     "smoke": Grid(tables=((8, 2, 2),), alphas=(1e-3, 1e-4), ratios=((4, 2, 2), (8, 2, 2)),
                   answers=((8, 2, 2), (8, 2, 4)), ratio_alpha=1e-3,
                   lengths=(8,), order=((4, 2), (4, 8)), order_answers=4, order_alpha=1e-3, marginal_subjects=(4, 8),
-                  marginal=(2, 2), T=8, n_noise=4, marginal_noise=8, lr=0.5),
+                  marginal=(2, 2), marginal_tables=1000, T=8, n_noise=4, marginal_noise=8, lr=0.5),
     "quick": Grid(tables=((16, 4, 8), (32, 4, 4), (24, 3, 6)), alphas=(1e-4, 1e-5, 1e-6, 1e-7),
                   ratios=((16, 4, 8), (32, 4, 8), (64, 4, 8), (128, 4, 8)),
                   answers=((32, 4, 2), (32, 4, 4), (32, 4, 8), (32, 4, 16)), ratio_alpha=1e-4,
@@ -98,7 +99,7 @@ def marginal_cells(grid: Grid) -> list[Cell]:
     for S in grid.marginal_subjects:
         end = 1.5 * Reduced(S, R, D, "equal", log_alpha).subject.time(4.0)
         cells.append(_flow(grid, S, R, D, log_alpha, end, n_noise=grid.marginal_noise, table="random"))
-        cells.append(FirstRates(S=S, R=R, D=D))
+        cells.append(FirstRates(S=S, R=R, D=D, tables=grid.marginal_tables))
     return cells
 
 
