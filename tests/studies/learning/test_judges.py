@@ -212,10 +212,9 @@ def curve(predicted: Row, model: str = "linear", seed: int = 0, late: float = 1.
     """A trained curve that is as predicted, its times ``late`` times as long."""
     relation, subject = (predicted[f"{kind}_rate"] for kind in ("relation", "subject"))
     theirs = predicted["stages"]
-    begins, ends = theirs["relation"]["begins"], theirs["relation"]["ends"]
-    left, begins, ends = (
-        late * by_steps(t, rate, LR) for t, rate in ((theirs["left"], relation), (begins, relation), (ends, subject))
-    )
+    left = by_steps(theirs["left"], relation, LR)
+    begins = late * (left + theirs["relation"]["begins"] - theirs["left"])
+    left, ends = late * left, late * by_steps(theirs["relation"]["ends"], subject, LR)
     length = late * theirs["hallucination"]
     t = [0.0, begins, (begins + ends) / 2, ends, 2 * ends]
     return {

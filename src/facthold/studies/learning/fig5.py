@@ -34,18 +34,7 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(
-        S=4,
-        R=2,
-        D=2,
-        T=8,
-        n_noise=4,
-        alpha=1e-3,
-        lr=0.5,
-        steps=400,
-        d=32,
-        softmax_steps=64,
-        seeds=(0, 1),
-        softmax_seeds=(0, 1),
+        S=16, R=2, D=2, T=8, n_noise=4, alpha=1e-4, lr=0.2, steps=3200, d=32, softmax_steps=64, softmax_seeds=(0, 1)
     ),
     "quick": Grid(),
     "paper": Grid(softmax_seeds=(0, 1, 2, 3, 4)),

@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,15 +78,15 @@ def _longer(row: Values) -> float:
 
 def _times(row: Values, predicted: Values) -> dict[str, tuple[float, float]]:
     """When a curve leaves its start, comes to rest at the relation's level and leaves that, with the prediction for the
-    steps that were taken: up to the rest relations grow, after it subjects do."""
-    relation, subject = (
-        partial(by_steps, rate=predicted[f"{kind}_rate"], lr=row["lr"]) for kind in ("relation", "subject")
-    )
-    ours, theirs = row["stages"], predicted["stages"]
+    steps that were taken: they slow down the growth of relations to where the loss leaves its start, and of subjects to
+    where it leaves its rest. The fall between is too short for them to matter."""
+    ours, theirs, lr = row["stages"], predicted["stages"], row["lr"]
+    left = by_steps(theirs["left"], predicted["relation_rate"], lr)
+    begins, ends = theirs["relation"]["begins"], theirs["relation"]["ends"]
     return {
-        "leaves": (ours["left"], relation(theirs["left"])),
-        "rests": (ours["relation"]["begins"], relation(theirs["relation"]["begins"])),
-        "ends": (ours["relation"]["ends"], subject(theirs["relation"]["ends"])),
+        "leaves": (ours["left"], left),
+        "rests": (ours["relation"]["begins"], left + begins - theirs["left"]),
+        "ends": (ours["relation"]["ends"], by_steps(ends, predicted["subject_rate"], lr)),
     }
 
 
