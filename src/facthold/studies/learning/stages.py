@@ -164,7 +164,7 @@ def plot_answers(axes: "style.Axes", trained: Sequence[Pair]) -> None:
     series: dict[Any, list[Pair]] = {}
     for r, p in trained:
         series.setdefault((r["S"], r["R"], r["log_alpha"]), []).append((r, p))
-    ours = max(series.values(), key=lambda pairs: len(pairs))
+    ours = max(series.values(), key=lambda pairs: len({r["D"] for r, _ in pairs}))
     ours.sort(key=lambda pair: pair[0]["D"])
     D = [r["D"] for r, _ in ours]
     for i, (label, stage) in enumerate({"length of the plateau": "hallucination", "leaving the start": "left"}.items()):
