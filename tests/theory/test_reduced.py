@@ -13,8 +13,8 @@ from scipy.special import expi
 
 from facthold.dynamics.flow import Trajectory, gradient_flow
 from facthold.dynamics.population import Start, population
-from facthold.facts.table import balanced_table
-from facthold.theory.reduced import Growth, Reduced
+from facthold.facts.table import balanced_table, random_table
+from facthold.theory.reduced import Growth, Reduced, first_rates, lemma_5, log_cosh
 
 SIZES = ((8, 2, 2), (12, 4, 3), (4, 8, 4))
 """(S, R, D); in the last one subjects are learnt first."""
@@ -83,6 +83,55 @@ def test_weights_grow_as_predicted(size: tuple[int, int, int], start: str) -> No
             assert seen[f"log_W_KQ_{kind}"][i] == pytest.approx(math.log(k2) / 2, abs=100 * AGREE)
     for kind in ("noise", "EOS"):
         assert_allclose(seen[f"log_W_KQ_{kind}"], seen[f"log_W_KQ_{kind}"][0], atol=AGREE)
+
+
+@each_case
+def test_weights_pass_a_size_and_predictions_a_distance_when_they_should(
+    size: tuple[int, int, int], start: str
+) -> None:
+    """W_KQ = 0.1 by each kind of token; and the distance from p*(. | r), as long as subjects are small."""
+    trajectory, reduced = flow(size, start), reduced_of(size, start)
+    for kind in ("relation", "subject"):
+        log_k = trajectory.seen[f"log_W_KQ_{kind}"]
+        i = np.flatnonzero(log_k > math.log(0.1))[0]
+        assert getattr(reduced, kind).time_of_weight(math.exp(log_k[i])) == pytest.approx(trajectory.times[i], rel=1e-4)
+        assert getattr(reduced, kind).time_of_weight(math.exp(log_k[0]) / 2) == 0
+    far = trajectory.seen["from_relation_worst"]
+    assert far[0] == pytest.approx(reduced.relation.norm, rel=1e-6)  # where no epsilon is reached yet
+    small = np.flatnonzero((trajectory.seen["log_W_KQ_subject"] < math.log(0.02)) & (far < 0.9 * far[0]))
+    assert len(small) > 0 or not reduced.relation_first
+    for i in small:
+        assert reduced.time_near(far[i]) == pytest.approx(trajectory.times[i], rel=0.01)
+    for epsilon in (0.0, 1.01 * reduced.relation.norm):
+        with pytest.raises(ValueError, match="must be above 0 and below"):
+            reduced.time_near(epsilon)
+
+
+def test_the_first_rates_are_those_of_every_token_of_a_table() -> None:
+    """E[C(z)] ||p*(. | z) - p_0||, from the facts themselves; of a balanced table the reduced ones, else 0."""
+    table, T, n_noise = random_table(8, 2, 3, key=jax.random.key(4)), 7, 5
+    rates = first_rates(table.joint("subject"), table.joint("relation"), T, n_noise)
+
+    def far(rows: np.ndarray) -> float:
+        return float(np.linalg.norm(np.bincount(table.answers[rows], minlength=6) / rows.sum() - 1 / 6))
+
+    whole = far(np.ones(16, bool))
+    assert_allclose(rates["subject"], [far(table.subjects == s) / 8 for s in range(8)], rtol=1e-12)
+    assert_allclose(rates["relation"], [far(table.relations == r) / 2 for r in range(2)], rtol=1e-12)
+    assert_allclose([*rates["EOS"], *rates["noise"]], [whole, whole * 4 / 5], rtol=1e-12)
+    even, reduced = balanced_table(12, 4, 3, key=jax.random.key(4)), Reduced(12, 4, 3, "equal", -5.0)
+    rates = first_rates(even.joint("subject"), even.joint("relation"), T, n_noise)
+    assert_allclose(rates["subject"], reduced.subject.rate, rtol=1e-12)
+    assert_allclose(rates["relation"], reduced.relation.rate, rtol=1e-12)
+    assert_allclose([*rates["EOS"], *rates["noise"]], 0, atol=1e-15)
+
+
+def test_lemma_5_is_as_the_paper_has_it() -> None:
+    """W_KQ(s) <= exp(2 p(s) t) and W_KQ(noise) <= exp(2 T t / |N|), times the start."""
+    assert lemma_5(1 / 16, 32, 20) == {"subject": 1 / 8, "noise": 3.2}
+    for x in (0.0, 1e-3, -2.0, 30.0):
+        assert log_cosh(x) == pytest.approx(math.log(math.cosh(x)), abs=1e-15)
+    assert log_cosh(1e6) == pytest.approx(1e6 - math.log(2), rel=1e-15)
 
 
 @pytest.mark.parametrize("n", [2, 8, 32])

@@ -28,6 +28,31 @@ FAR = 700.0  # exp of more overflows: no gap beyond is asked for
 LEAST = 1e-20  # losses below are not asked for: the curves end at gaps of 60
 
 
+def first_rates(
+    p_sa: Float[np.ndarray, "S A"], p_ra: Float[np.ndarray, "R A"], T: int, n_noise: int
+) -> dict[str, Float[np.ndarray, " tokens"]]:
+    """lambda(z) = E[C(z)] ||p*(. | z) - p_0|| of every token, by kind, for any table p(s, a) and p(r, a).
+
+    While all weights are small and from weights that are the same for all answers, W_KQ(z) grows by cosh(lambda t).
+    """
+
+    def far(p_za: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(p_za - p_za.mean(axis=1, keepdims=True), axis=1)
+
+    nothing = far(p_sa.sum(axis=0, keepdims=True))
+    return {"subject": far(p_sa), "relation": far(p_ra), "noise": (T - 3) / n_noise * nothing, "EOS": nothing}
+
+
+def lemma_5(p_s: float, T: int, n_noise: int) -> dict[str, float]:
+    """The rates that lemma 5 allows: W_KQ <= exp(rate t) times its start."""
+    return {"subject": 2 * p_s, "noise": 2 * T / n_noise}
+
+
+def log_cosh(x: float) -> float:
+    """By how much log W_KQ has grown at lambda t = x."""
+    return abs(x) + math.log1p(math.exp(-2 * abs(x))) - math.log(2)
+
+
 @dataclass(frozen=True)
 class Growth:
     """How one kind of token learns to tell its ``n`` choices apart, each choice being ``block`` answers."""
@@ -68,6 +93,11 @@ class Growth:
             return 0.0
         slowed = quad(self._slower, 0.0, min(gap, FAR), epsabs=1e-12, epsrel=1e-10, limit=200)[0]
         return (float(self._escaping(np.array([gap]))[0]) + slowed) / self.rate
+
+    def time_of_weight(self, k: float) -> float:
+        """When W_KQ reaches k: then w^2 = k^2 - C, and k w = s x."""
+        w2 = k * k - math.exp(self.log_invariant)
+        return self.time(k * math.sqrt(w2) / self.scale) if w2 > 0 else 0.0
 
     def _escaping(self, gap: np.ndarray) -> np.ndarray:
         """psi = asinh(2 s x / C) / 2: the time it would take at the first rate, in units of 1 / lambda."""
@@ -143,6 +173,16 @@ class Reduced:
     def plateau(self) -> float:
         """The loss between the two: ln D where relations come first, ln R where subjects do."""
         return math.log(self.D if self.relation_first else self.R)
+
+    def time_near(self, epsilon: float) -> float:
+        """When every prediction has come within ``epsilon`` of p*(. | r), while subjects are small: with P on A_r it is
+        (1 - P) sqrt(R / ((R - 1) D)) away, in the Euclidean norm."""
+        missing = epsilon * math.sqrt(self.D * (1 - 1 / self.R))
+        if not 0 < missing < 1 - 1 / self.R:
+            raise ValueError(
+                f"epsilon={epsilon} must be above 0 and below {self.relation.norm:g}, where the flow begins"
+            )
+        return self.relation.time(self.relation.gap(-math.log1p(-missing)))
 
     def loss(self, times: Times) -> Times:
         """The loss at these times: that of the relation and that of the subject add up."""

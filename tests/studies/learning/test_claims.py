@@ -15,7 +15,8 @@ from facthold.lab.registry import claim
 from facthold.studies.learning import fig5, stages
 from facthold.studies.learning.base import LossCurve, PredictedStages
 from facthold.studies.learning.flow_claims import sequential_cells
-from facthold.studies.learning.flows import Flow, Sequential
+from facthold.studies.learning.flows import Flow, SlowWeights
+from facthold.studies.learning.sequential import Sequential
 
 Row = dict[str, Any]
 
@@ -43,7 +44,7 @@ def _bent(id: str, rows: list[Row], bend: Callable[[Row], None]) -> bool:
         ("flow-conserves", lambda r: r.update(drift=2e-6)),
         ("attention-stays", lambda r: r.update(least_ratio=min(r["least_ratio"], 0.99))),
         ("weights-grow-slowly", lambda r: r["excess"].update(noise=1e-3)),
-        ("loss-vanishes", lambda r: r.update(last_loss=2e-3)),
+        ("loss-vanishes", lambda r: r["fell"].update({"0.001": None})),
         ("comparison", lambda r: r.update(upper=1e-3)),
     ],
 )
@@ -80,7 +81,9 @@ def test_theorem_6_and_lemma_6_in_their_own_setting() -> None:
     assert "never near" in claim("sequential-learning").judge(never).measured
     assert not _bent("relations-learnt", copy.deepcopy(rows[:1]), lambda r: r["proof"].update(EOS_above=0.1))
     assert not _bent("sequential-learning", copy.deepcopy(rows[:1]), lambda r: r["proof"].update(above=1.0))
-    assert not _bent("sequential-learning", copy.deepcopy(rows), lambda r: r.update(S=31))
+    still = copy.deepcopy(rows)
+    assert not _bent("sequential-learning", still, lambda r: r["own"][-1]["grown"].update(noise=0.0))
+    assert not _bent("sequential-learning", copy.deepcopy(rows), lambda r: r.update(S=30))
 
 
 def test_a_table_with_too_few_subjects_has_no_alpha_by_the_proof() -> None:
@@ -91,11 +94,11 @@ def test_a_table_with_too_few_subjects_has_no_alpha_by_the_proof() -> None:
 
 @pytest.mark.slow
 def test_figure_5_has_its_three_stages() -> None:
-    grid = fig5.FIGURE.grid("quick", {"softmax_seeds": [0]})  # each seed takes as long as the rest
+    grid = fig5.FIGURE.grid("quick", {"seeds": [0, 1], "softmax_seeds": [0]})  # each seed takes as long as the rest
     rows = _rows(fig5.cells(grid))
-    for id in ("hallucination", "hallucination-softmax"):
+    for id, expected in (("hallucination", "holds"), ("hallucination-softmax", "not decided")):  # by one seed
         verdict = claim(id).judge(rows)
-        assert verdict.holds, verdict
+        assert verdict.verdict == expected, verdict
     linear = next(r for r in rows if r.get("model") == "linear")
     assert linear["first_loss"] == pytest.approx(math.log(32), abs=1e-5)
     never = copy.deepcopy(rows)
@@ -104,7 +107,9 @@ def test_figure_5_has_its_three_stages() -> None:
     broken = copy.deepcopy(never)
     assert not _bent("hallucination-softmax", broken, lambda r: r["stages"].update(problem="training diverged"))
     assert "training diverged" in claim("hallucination-softmax").judge(broken).measured
-    assert not _bent("hallucination-softmax", copy.deepcopy(rows), lambda r: r.update(last_loss=0.1))
+    late = copy.deepcopy(rows)
+    assert not _bent("hallucination-softmax", late, lambda r: r.update(last_loss=0.1))
+    assert claim("hallucination-softmax").judge(late).verdict == "fails"
     assert not claim("hallucination-softmax").judge(never).holds
     assert not _bent("hallucination", copy.deepcopy(rows), lambda r: r.update(last_loss=0.02))
 
@@ -120,10 +125,9 @@ def test_the_reduced_equations_give_the_length_of_the_plateau() -> None:
     for S, R, D, alpha in SETTINGS:
         at: dict[str, Any] = {"S": S, "R": R, "D": D, "log_alpha": math.log(alpha)}
         end = PredictedStages(**at).reduced.time_of(0.8 * math.log(D))
-        cells += [
-            LossCurve(**at, T=16, n_noise=8, noise="even", batch=0, lr=0.2, steps=int(end / 0.2)),
-            PredictedStages(**at),
-        ]
+        steps = {"lr": 0.2, "steps": int(end / 0.2), "noise": "even", "batch": 0}
+        cells += [LossCurve(**at, **steps, T=16, n_noise=8, seed=seed) for seed in ((0,) if cells else (0, 1, 2))]
+        cells.append(PredictedStages(**at))
     rows = _rows(cells)
     verdict = claim("plateau-length").judge(rows)
     assert verdict.holds, verdict
@@ -146,9 +150,8 @@ def test_the_larger_rate_comes_first() -> None:
     for id, flows in (("what-comes-first", ordered), ("marginal-first", rows)):
         verdict = claim(id).judge(flows)
         assert verdict.holds, verdict
-    assert not _bent(
-        "marginal-first", rows, lambda r: r["left"].update(EOS=r["left"]["relation"], relation=r["left"]["EOS"])
-    )
+    swap = lambda r: r["left"].update(EOS=r["left"]["relation"], relation=r["left"]["EOS"])  # noqa: E731
+    assert not _bent("marginal-first", rows, lambda r: swap(r) if r["kind"] == Flow.kind else None)
     assert not _bent("what-comes-first", copy.deepcopy(ordered), lambda r: r["stages"].update(resting="subject"))
     swapped = lambda r: r["left"].update(subject=r["left"]["relation"], relation=r["left"]["subject"])  # noqa: E731
     assert not _bent("what-comes-first", copy.deepcopy(ordered), swapped)
@@ -158,10 +161,12 @@ def test_the_larger_rate_comes_first() -> None:
 
 
 def test_adam_does_not_hallucinate() -> None:
-    rows = _rows([cell for cell in claim("adam-learns-both").cells("quick") if cell.spec["lr"] == 1e-2])
+    """Its two times are 2% nearer to each other than weights that move alike would have them."""
+    rows = _rows(claim("adam-learns-both").cells("quick"))
     verdict = claim("adam-learns-both").judge(rows)
-    assert verdict.holds, verdict
+    assert verdict.verdict == "drifts", verdict
     assert not _bent("adam-learns-both", rows, lambda r: r["stages"].update(resting="relation"))
+    assert claim("adam-learns-both").judge(rows).verdict == "fails"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +180,8 @@ def test_adam_does_not_hallucinate() -> None:
         (LossCurve, "model", "softmax", "d=0 must be"),
         (LossCurve, "noise", "evn", "did you mean 'even'"),
         (LossCurve, "optimiser", "adm", "did you mean 'adam'"),
+        (SlowWeights, "table", "exceptional", "did you mean 'exception'"),
+        (SlowWeights, "table", "exception", "R=2 and D=2 must be 1 and 2"),
         (Sequential, "epsilon", 0.0, "epsilon=0.0 must be above 0"),
         (PredictedStages, "S", 5, "D=2 does not divide S=5"),
         (PredictedStages, "start", "random", "unknown start 'random'"),

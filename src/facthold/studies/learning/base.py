@@ -11,12 +11,13 @@ import numpy as np
 from facthold._util.errors import check_positive
 from facthold._util.keys import derive
 from facthold.dynamics import NOISE, STARTS
-from facthold.dynamics.stages import BAND, CONVERGED, Levels, find_stages
+from facthold.dynamics.stages import BAND, CONVERGED, Levels, crossing, find_stages
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import TABLES, FactTable, make_table
-from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values, Verdict
+from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values, Verdict, at_least
+from facthold.lab.claim import Interval
 from facthold.lab.fields import Between, Count, OneOf, Positive, Whole
-from facthold.theory.reduced import Reduced
+from facthold.theory.reduced import Reduced, first_rates
 from facthold.train.protocols import BATCH, OPTIMISERS, Protocol
 
 Rows = Sequence[Values]
@@ -43,6 +44,11 @@ class LearningCell(TableCell):
     @property
     def learnt(self) -> FactTable:
         return make_table(self.table, self.S, self.R, self.D, key=derive("flow", self.seed))
+
+    def rates(self, table: FactTable) -> dict[str, float]:
+        """How fast W_KQ grows while all weights are small, by the table alone: the fastest token of each kind."""
+        each = first_rates(table.joint("subject"), table.joint("relation"), self.T, self.n_noise)
+        return {kind: float(rates.max()) for kind, rates in each.items()}
 
 
 def staged(times: np.ndarray, seen: Mapping[str, Any], table: FactTable) -> Result:
@@ -149,13 +155,11 @@ def alpha(row: Values) -> str:
     return f"{math.exp(row['log_alpha']):.0e}"
 
 
-def panes(rows: Rows) -> tuple[Values | None, Values | None, list[Values]]:
-    """Of figure 5: the linear curve and its prediction, None where not stored, and the softmax curves by seed."""
-    trained = [r for r in rows if r["kind"] == LossCurve.kind]
-    softmax = sorted((r for r in trained if r["model"] == "softmax"), key=lambda r: r["seed"])
-    linear = next((r for r in trained if r["model"] == "linear"), None)
-    predicted = next((r for r in rows if r["kind"] == PredictedStages.kind), None)
-    return linear, predicted, softmax
+def panes(rows: Rows) -> tuple[list[Values], Values | None, list[Values]]:
+    """Of figure 5: the linear curves, their prediction, None where not stored, and the softmax curves; by seed."""
+    trained = sorted((r for r in rows if r["kind"] == LossCurve.kind), key=lambda r: r["seed"])
+    linear, softmax = ([r for r in trained if r["model"] == model] for model in ("linear", "softmax"))
+    return linear, next((r for r in rows if r["kind"] == PredictedStages.kind), None), softmax
 
 
 def pairs(rows: Rows, table: str = "balanced") -> list[Pair]:
@@ -174,6 +178,36 @@ def in_plateau(row: Values, name: str) -> float:
     """The mean of a loss over the plateau at the relation's level."""
     rest, t = row["stages"]["relation"], np.array(row["curves"]["t"])
     return float(np.array(row["curves"][name])[(t >= rest["begins"]) & (t <= rest["ends"])].mean())
+
+
+def half_time(row: Values, name: str) -> float:
+    """When a loss has fallen to half of its first value; nan: never."""
+    t, loss = (np.array(row["curves"][x]) for x in ("t", name))
+    at = crossing(t, loss, loss[0] / 2)
+    return math.nan if at is None else at
+
+
+def by_steps(time: float, rate: float, lr: float) -> float:
+    """How long steps of ``lr`` take for a time of the flow: a weight that it raises at ``rate`` grows by 1 + lr rate in
+    one of them, and not by exp(lr rate)."""
+    return time * lr * rate / math.log1p(lr * rate)
+
+
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Of the mean of what several seeds gave: Student's, 95%. One value alone says nothing."""
+    from scipy.special import stdtrit
+
+    x, n = np.asarray(values, float), len(values)
+    if n < 2:
+        return -math.inf, math.inf
+    half = float(stdtrit(n - 1, 0.975)) * x.std(ddof=1) / math.sqrt(n)
+    return float(x.mean() - half), float(x.mean() + half)
+
+
+def at_most(interval: Interval, bound: float) -> Verdict:
+    """Of 'it is ``bound`` or less'."""
+    low, high = interval
+    return at_least((-high, -low), -bound)
 
 
 def without_plateau(rows: Rows) -> str | None:

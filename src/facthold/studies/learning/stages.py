@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, Each, Positive
+from facthold.lab.fields import Count, Counts, Each, Positive, Seeds
 from facthold.studies.learning.base import LossCurve, Pair, PredictedStages, alpha, pairs, reached, size
-from facthold.studies.learning.flows import LEFT, Flow
+from facthold.studies.learning.flows import LEFT, FirstRates, Flow
 from facthold.theory.reduced import Reduced
 
 FIRST = {"relation": "at the relation's level", "subject": "at the subject's level", None: "at neither"}
@@ -36,17 +36,19 @@ class Grid:
     order_alpha: Positive
     marginal_subjects: Counts  # random tables, in which EOS and noise learn p*(a)
     marginal: tuple[int, int] = (4, 8)  # R and D of these
+    marginal_tables: Count = 200  # random tables whose first rates are averaged
     T: Count = 32
     n_noise: Count = 20
     marginal_noise: Count = 128
     lr: Positive = 0.2
+    seeds: Seeds = (0, 1, 2)  # of the first table at the largest alpha
 
 
 PRESETS = {
-    "smoke": Grid(tables=((8, 2, 2),), alphas=(1e-3, 1e-4), ratios=((4, 2, 2), (8, 2, 2)),
-                  answers=((8, 2, 2), (8, 2, 4)), ratio_alpha=1e-3,
-                  lengths=(8,), order=((4, 2), (4, 8)), order_answers=4, order_alpha=1e-3, marginal_subjects=(4, 8),
-                  marginal=(2, 2), T=8, n_noise=4, marginal_noise=8, lr=0.5),
+    "smoke": Grid(tables=((16, 2, 2),), alphas=(1e-4, 1e-5), ratios=((8, 2, 2), (16, 2, 2)),
+                  answers=((16, 2, 2), (16, 2, 4)), ratio_alpha=1e-4,
+                  lengths=(16,), order=((16, 2), (4, 32)), order_answers=4, order_alpha=1e-12, marginal_subjects=(4, 8),
+                  marginal=(2, 4), marginal_tables=1000, T=8, n_noise=4, marginal_noise=8),
     "quick": Grid(tables=((16, 4, 8), (32, 4, 4), (24, 3, 6)), alphas=(1e-4, 1e-5, 1e-6, 1e-7),
                   ratios=((16, 4, 8), (32, 4, 8), (64, 4, 8), (128, 4, 8)),
                   answers=((32, 4, 2), (32, 4, 4), (32, 4, 8), (32, 4, 16)), ratio_alpha=1e-4,
@@ -64,18 +66,20 @@ PRESETS = {
 }  # fmt: skip
 
 
-def plateau_cells(grid: Grid) -> list[Cell]:
-    """What is trained to see how long the plateau lasts, and the prediction for each."""
-    settings = [(*table, alpha, grid.T, "balanced") for table in grid.tables for alpha in grid.alphas]
-    settings += [(*table, grid.ratio_alpha, grid.T, kind) for table in grid.ratios for kind in ("balanced", "random")]
-    settings += [(*table, grid.ratio_alpha, grid.T, "balanced") for table in grid.answers]
-    settings += [(*grid.tables[0], grid.alphas[-1], T, "balanced") for T in grid.lengths]
+def plateau_cells(grid: Grid, kinds: Sequence[str] = ("balanced", "random")) -> list[Cell]:
+    """What is trained to see how long the plateau lasts, on tables of these kinds, and the prediction for each."""
+    settings = [(*table, alpha, grid.T, "balanced", 0) for table in grid.tables for alpha in grid.alphas]
+    settings += [(*table, grid.ratio_alpha, grid.T, kind, 0) for table in grid.ratios for kind in kinds]
+    settings += [(*table, grid.ratio_alpha, grid.T, "balanced", 0) for table in grid.answers]
+    settings += [(*grid.tables[0], grid.alphas[-1], T, "balanced", 0) for T in grid.lengths]
+    settings += [(*grid.tables[0], grid.alphas[0], grid.T, "balanced", seed) for seed in grid.seeds]
     both: list[Cell] = []
-    for S, R, D, scale, T, kind in dict.fromkeys(settings):
+    for S, R, D, scale, T, kind, seed in dict.fromkeys(settings):
         at: dict[str, Any] = {"S": S, "R": R, "D": D, "log_alpha": math.log(scale)}
         subject = Reduced(S, R, D, "equal", at["log_alpha"]).subject
         steps = int(subject.time(subject.gap(0.5 * math.log(D))) / grid.lr)
-        both += [LossCurve.of(grid, **at, T=T, table=kind, steps=steps, looks=1024), PredictedStages(**at)]
+        curve = LossCurve.of(grid, **at, T=T, table=kind, seed=seed, steps=steps, looks=1024)
+        both += [curve, PredictedStages(**at)]
     return list(dict.fromkeys(both))
 
 
@@ -90,12 +94,13 @@ def order_cells(grid: Grid) -> list[Cell]:
 
 
 def marginal_cells(grid: Grid) -> list[Cell]:
-    """Gradient flow on random tables, in which answers are not equally frequent."""
-    (R, D), log_alpha, flows = grid.marginal, math.log(grid.ratio_alpha), []
+    """Gradient flow on random tables, in which answers are not equally frequent; and the rates of many such tables."""
+    (R, D), log_alpha, cells = grid.marginal, math.log(grid.ratio_alpha), []
     for S in grid.marginal_subjects:
         end = 1.5 * Reduced(S, R, D, "equal", log_alpha).subject.time(4.0)
-        flows.append(_flow(grid, S, R, D, log_alpha, end, n_noise=grid.marginal_noise, table="random"))
-    return flows
+        cells.append(_flow(grid, S, R, D, log_alpha, end, n_noise=grid.marginal_noise, table="random"))
+        cells.append(FirstRates(S=S, R=R, D=D, tables=grid.marginal_tables))
+    return cells
 
 
 def _flow(grid: Grid, S: int, R: int, D: int, log_alpha: float, end: float, **more: Any) -> Cell:
@@ -159,7 +164,7 @@ def plot_answers(axes: "style.Axes", trained: Sequence[Pair]) -> None:
     series: dict[Any, list[Pair]] = {}
     for r, p in trained:
         series.setdefault((r["S"], r["R"], r["log_alpha"]), []).append((r, p))
-    ours = max(series.values(), key=lambda pairs: len(pairs))
+    ours = max(series.values(), key=lambda pairs: len({r["D"] for r, _ in pairs}))
     ours.sort(key=lambda pair: pair[0]["D"])
     D = [r["D"] for r, _ in ours]
     for i, (label, stage) in enumerate({"length of the plateau": "hallucination", "leaving the start": "left"}.items()):
