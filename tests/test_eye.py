@@ -19,8 +19,6 @@ import eye
 import known
 from facthold._util.keys import derive
 from facthold.cli.app import main
-from facthold.construct.selected import selecting_attention
-from facthold.facts.problem import factual_recall
 from facthold.facts.prompts import Prompts
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge.build import FRESH as BUILT_FRESH
@@ -308,16 +306,9 @@ def check_edit(old: eye.Eye, new: eye.Eye, report: Any, rng: np.random.Generator
         assert report.unchanged == np.mean(same)
 
 
-def crowded() -> Model:
-    """A model with far too few neurons for its facts: an edit in place takes others with it, or does not take."""
-    rows = [(f"s{i}", f"r{j}", f"a{j}{(i * (j + 2) + i // 3) % 4}") for i in range(10) for j in range(3)]
-    problem = factual_recall(FactTable.from_rows(rows), 14, key=jax.random.key(1), T=8, outputs=eye.ANSWERS)
-    return Model(selecting_attention(problem, 6, key=jax.random.key(2), how="ridge"), problem)
-
-
 def test_what_an_edit_costs_the_others_is_what_the_eye_sees(tmp_path: Path) -> None:
     """Where others are lost: judged on the model as it is after the edit, not as it was."""
-    before, reports = crowded(), []
+    before, reports = Model(*known.crowded()), []
     old = eye.Eye(before.save(tmp_path / "old.safetensors"))
     for i in range(5):
         relation, answers = i % 3, [f"a{i % 3}{k}" for k in range(4)]

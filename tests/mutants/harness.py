@@ -12,10 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
@@ -78,32 +80,40 @@ def copied(mutant: Mutant | None = None) -> Iterator[Path]:
         yield copy
 
 
-def look(source: Path, claims: Sequence[str], tests: Sequence[str], change: str = "", store: str = "") -> dict[str, str]:
-    """The verdict of each claim and the outcome of each test, with facthold from this folder."""
-    seen: dict[str, str] = {}
-    # apart: pytest checks shapes in what it imports, and must be the first to import it
-    for kind, names in (("claims", claims), ("tests", tests)):
-        if not names:
-            continue
+class Looker:
+    """A process that looks, as `looking` has it. It is started when it is first used, and ends with this one."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> "Looker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+            self.process.wait()
+
+    def look(
+        self, source: Path, claims: Sequence[str], tests: Sequence[str], change: str = "", store: str = ""
+    ) -> dict[str, str]:
+        """The verdict of each claim and the outcome of each test, with facthold from this folder."""
+        if self.process is None:
+            environment = {n: v for n, v in os.environ.items() if not n.startswith(("PYTEST", "FACTHOLD_STORE"))}
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+            command = [sys.executable, str(HERE / "looking.py")]
+            self.process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, **pipes)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         with tempfile.TemporaryDirectory(prefix="look-") as folder:
             answer = Path(folder) / "answer.json"
-            asked = json.dumps({"kind": kind, "names": list(names), "change": change, "store": store or f"{folder}/s.sqlite"})
-            environment = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-            for name in ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST", "PYTEST_ADDOPTS", "FACTHOLD_STORE"):
-                environment.pop(name, None)
-            command = [sys.executable, str(HERE / "looking.py"), asked, str(answer)]
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-            if answer.exists():
-                seen |= json.loads(answer.read_text())
-            else:  # facthold could not even be imported
-                seen |= dict.fromkeys(names, "error")
-                if not _complains(done.stderr):
-                    raise RuntimeError(f"{command}: {done.stderr[-2000:]}")
-    return seen
-
-
-def _complains(stderr: str) -> bool:
-    return "Error" in stderr or "Exception" in stderr
+            kept = store or str(Path(folder) / "store.sqlite")
+            request = {"source": str(source), "claims": list(claims), "tests": list(tests), "change": change}
+            print(json.dumps(request | {"store": kept, "answer": str(answer)}), file=self.process.stdin, flush=True)
+            if self.process.stdout.readline() != "done\n":
+                raise RuntimeError("the process that looks has ended")
+            # without an answer facthold could not even be imported, or died
+            return json.loads(answer.read_text()) if answer.exists() else dict.fromkeys((*claims, *tests), "error")
 
 
 @dataclass(frozen=True)
@@ -135,49 +145,63 @@ class Results:
     """What was seen, by mutant and source: a run that was stopped goes on."""
 
     def __init__(self, path: Path | None = RESULTS) -> None:
-        self.path = path
+        self.path, self.lock = path, Lock()
         self.kept: dict[str, Any] = json.loads(path.read_text()) if path is not None and path.exists() else {}
 
     def get(self, key: str) -> Any:
         return self.kept.get(key)
 
     def keep(self, key: str, value: Any) -> None:
-        self.kept[key] = value
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            part = self.path.with_suffix(".part")
-            part.write_text(json.dumps(self.kept, indent=1, sort_keys=True))
-            part.replace(self.path)
+        with self.lock:
+            self.kept[key] = value
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                part = self.path.with_suffix(".part")
+                part.write_text(json.dumps(self.kept, indent=1, sort_keys=True))
+                part.replace(self.path)
 
 
-def fingerprint() -> str:
-    """Of all sources and tests."""
-    digest = hashlib.sha256()
-    for folder in (SOURCE / "facthold", ROOT / "tests"):
-        for path in sorted(folder.rglob("*.py")):
-            if HERE not in path.parents:
-                digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+@cache
+def _source() -> str:
+    return _digest(sorted((SOURCE / "facthold").rglob("*.py")))
 
 
-def run(mutant: AnyMutant, results: Results, of: str, store: str = "") -> Outcome:
-    """The mutant beside healthy code; both from what is kept, where it is of this source."""
-    tests = mutant.tests if isinstance(mutant, Mutant) else ()
-    own = hashlib.sha256(json.dumps(asdict(mutant), sort_keys=True).encode()).hexdigest()[:12]
-    kept = store if isinstance(mutant, RowsMutant) else ""
-    healthy = {name: results.get(f"{of}/healthy/{name}") for name in (*mutant.claims, *tests)}
-    if lacking := [name for name, word in healthy.items() if word is None]:
-        with copied() as source:
-            for name, word in look(source, *_sorted(lacking), store=kept).items():
-                healthy[name] = word
-                results.keep(f"{of}/healthy/{name}", word)
-    broken = results.get(f"{of}/{mutant.name}/{own}")
-    if broken is None:
-        with copied(mutant if isinstance(mutant, Mutant) else None) as source:
-            change = mutant.change if isinstance(mutant, RowsMutant) else ""
-            broken = look(source, *_sorted(healthy), change=change, store=kept)
-        results.keep(f"{of}/{mutant.name}/{own}", broken)
-    return Outcome(mutant.name, healthy, broken)
+def fingerprint(name: str) -> str:
+    """Of all that a claim or a test depends on: the sources, and for a test its file and what tests share."""
+    if ".py" not in name:
+        return _source()
+    file = ROOT / "tests" / name.partition("::")[0]
+    return _digest([file, *sorted((ROOT / "tests").glob("*.py"))], _source())
+
+
+def _digest(paths: Iterable[Path], start: str = "") -> str:
+    digest = hashlib.sha256(start.encode())
+    for path in paths:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def run(
+    mutant: AnyMutant, results: Results, looker: Looker, store: str = "", only: Callable[[str], bool] = bool
+) -> Outcome:
+    """The mutant beside healthy code; both from what is kept, where it is of this source. ``only``: which claims and
+    tests are looked at."""
+    names = [*mutant.claims, *(mutant.tests if isinstance(mutant, Mutant) else ())]
+    names = [name for name in names if only(name)]
+    fault = (mutant.file, mutant.old, mutant.new) if isinstance(mutant, Mutant) else (mutant.change,)
+    own = hashlib.sha256(json.dumps(fault).encode()).hexdigest()[:12]
+    change, kept = ("", "") if isinstance(mutant, Mutant) else (mutant.change, store)
+
+    def seen(of: str, broken: Mutant | None, change: str) -> dict[str, str]:
+        keys = {name: f"{of}/{name}/{fingerprint(name)}" for name in names}
+        if lacking := [name for name, key in keys.items() if results.get(key) is None]:
+            with copied(broken) as source:
+                for name, word in looker.look(source, *_sorted(lacking), change=change, store=kept).items():
+                    results.keep(keys[name], word)
+        return {name: results.get(key) for name, key in keys.items()}
+
+    healthy = seen("healthy", None, "")
+    return Outcome(mutant.name, healthy, seen(own, mutant if isinstance(mutant, Mutant) else None, change))
 
 
 def _sorted(names: Iterable[str]) -> tuple[list[str], list[str]]:
