@@ -1,8 +1,8 @@
 """Deliberate faults, one at a time: each is made in a copy of src, and claims and tests have to turn red there.
 
-A claim turns red where its verdict is worse than that of the healthy code, and 'not decided' or 'fails'; an error is red
-too. A test turns red where it fails. Healthy code has to be green at the same claim and test, else a fault shows
-nothing. Each look is a process of its own that imports facthold from the copy; the repository is never written to.
+A claim turns red where its verdict was 'holds' or 'drifts' and is 'not decided' or 'fails'; an error is red too. A test
+turns red where it fails. Healthy code has to be green at the same claim and test, else a fault shows nothing. Each look
+is a process of its own that imports facthold from the copy; the repository is never written to.
 """
 
 import hashlib
@@ -181,27 +181,43 @@ def _digest(paths: Iterable[Path], start: str = "") -> str:
     return digest.hexdigest()[:12]
 
 
-def run(
-    mutant: AnyMutant, results: Results, looker: Looker, store: str = "", only: Callable[[str], bool] = bool
-) -> Outcome:
-    """The mutant beside healthy code; both from what is kept, where it is of this source. ``only``: which claims and
-    tests are looked at."""
-    names = [*mutant.claims, *(mutant.tests if isinstance(mutant, Mutant) else ())]
-    names = [name for name in names if only(name)]
+Only = Callable[[str], bool]  # which claims and tests are looked at
+LIGHT: Only = lambda name: "@" not in name  # noqa: E731  no claims at presets that take long
+
+
+def names_of(mutant: AnyMutant, only: Only = bool) -> list[str]:
+    """The claims and tests that should see it."""
+    return [name for name in (*mutant.claims, *(mutant.tests if isinstance(mutant, Mutant) else ())) if only(name)]
+
+
+def healthy(names: Sequence[str], results: Results, looker: Looker, store: str = "") -> dict[str, str]:
+    """What is seen without a fault."""
+    return _seen("healthy", None, names, results, looker, "", store)
+
+
+def run(mutant: AnyMutant, results: Results, looker: Looker, store: str = "", only: Only = bool) -> Outcome:
+    """The mutant beside healthy code; both from what is kept, where it is of this source."""
+    names = names_of(mutant, only)
     fault = (mutant.file, mutant.old, mutant.new) if isinstance(mutant, Mutant) else (mutant.change,)
     own = hashlib.sha256(json.dumps(fault).encode()).hexdigest()[:12]
-    change, kept = ("", "") if isinstance(mutant, Mutant) else (mutant.change, store)
+    if isinstance(mutant, Mutant):
+        before, broken = healthy(names, results, looker), _seen(own, mutant, names, results, looker)
+    else:  # rows are those of the store
+        before = healthy(names, results, looker, store)
+        broken = _seen(own, None, names, results, looker, mutant.change, store)
+    return Outcome(mutant.name, before, broken)
 
-    def seen(of: str, broken: Mutant | None, change: str) -> dict[str, str]:
-        keys = {name: f"{of}/{name}/{fingerprint(name)}" for name in names}
-        if lacking := [name for name, key in keys.items() if results.get(key) is None]:
-            with copied(broken) as source:
-                for name, word in looker.look(source, *_sorted(lacking), change=change, store=kept).items():
-                    results.keep(keys[name], word)
-        return {name: results.get(key) for name, key in keys.items()}
 
-    healthy = seen("healthy", None, "")
-    return Outcome(mutant.name, healthy, seen(own, mutant if isinstance(mutant, Mutant) else None, change))
+def _seen(
+    of: str, fault: Mutant | None, names: Sequence[str], results: Results, looker: Looker, change: str = "",
+    store: str = "",
+) -> dict[str, str]:  # fmt: skip
+    keys = {name: f"{of}/{name}/{fingerprint(name)}" for name in names}
+    if lacking := [name for name, key in keys.items() if results.get(key) is None]:
+        with copied(fault) as source:
+            for name, word in looker.look(source, *_sorted(lacking), change=change, store=store).items():
+                results.keep(keys[name], word)
+    return {name: results.get(key) for name, key in keys.items()}
 
 
 def _sorted(names: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -38,8 +38,9 @@ def tested(names: list[str]) -> dict[str, str]:
     import pytest
 
     class Outcomes:
-        failed: list[str] = []
-        passed: list[str] = []
+        def __init__(self) -> None:
+            self.failed: list[str] = []
+            self.passed: list[str] = []
 
         def pytest_runtest_setup(self, item: Any) -> None:
             if item.nodeid.partition("[")[0] in {id.partition("[")[0] for id in self.failed}:

@@ -6,7 +6,7 @@ What was seen is kept in out/mutants.json, by fault and source: a run that was s
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,12 +15,12 @@ from threading import local
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from mutants.catalogue import MUTANTS
-from mutants.harness import RESULTS, ROOT, AnyMutant, Looker, Mutant, Outcome, Results, run
+from mutants.harness import LIGHT, RESULTS, ROOT, AnyMutant, Looker, Mutant, Only, Outcome, Results, run
 
 TABLE = ROOT / "docs" / "mutants.md"
-ONLY: dict[str, Callable[[str], bool]] = {
+ONLY: dict[str, Only] = {
     "all": bool,
-    "light": lambda name: "@" not in name,  # no claims at presets that take long
+    "light": LIGHT,
     "tests": lambda name: ".py" in name,
     "claims": lambda name: ".py" not in name,
 }
