@@ -441,7 +441,7 @@ TRAINING = (
         "train/race.py",
         "best = max(range(len(runs)), key=rank)",
         "best = min(range(len(runs)), key=rank)",
-        tests=("studies/transformers/test_transformers.py::test_accuracy_of_one_size_is_that_of_its_best_look",),
+        tests=("train/test_race.py::test_the_best_run_counts_and_one_that_diverged_only_alone",),
         recipes=("train",),
     ),
     Mutant(

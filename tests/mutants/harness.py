@@ -127,12 +127,14 @@ class Outcome:
     @property
     def red(self) -> list[str]:
         """The claims and tests that see it."""
-        return [n for n, was in self.healthy.items() if was in GREEN and _worse(was, self.broken.get(n, "error"))]
+        return [
+            n for n, was in self.healthy.items() if was in GREEN and n in self.broken and _worse(was, self.broken[n])
+        ]
 
     @property
     def missed(self) -> list[str]:
         """Those that should and do not, or that are not green without a fault."""
-        return [name for name in self.healthy if name not in self.red]
+        return [name for name in self.broken if name not in self.red]
 
 
 def _worse(was: str, now: str) -> bool:
@@ -190,13 +192,14 @@ def names_of(mutant: AnyMutant, only: Only = bool) -> list[str]:
     return [name for name in (*mutant.claims, *(mutant.tests if isinstance(mutant, Mutant) else ())) if only(name)]
 
 
-def healthy(names: Sequence[str], results: Results, looker: Looker, store: str = "") -> dict[str, str]:
+def healthy(names: Sequence[str], results: Results, looker: Looker | None, store: str = "") -> dict[str, str]:
     """What is seen without a fault."""
     return _seen("healthy", None, names, results, looker, "", store)
 
 
-def run(mutant: AnyMutant, results: Results, looker: Looker, store: str = "", only: Only = bool) -> Outcome:
-    """The mutant beside healthy code; both from what is kept, where it is of this source."""
+def run(mutant: AnyMutant, results: Results, looker: Looker | None, store: str = "", only: Only = bool) -> Outcome:
+    """The mutant beside healthy code; both from what is kept, where it is of this source. Without a looker what is not
+    kept is left out."""
     names = names_of(mutant, only)
     fault = (mutant.file, mutant.old, mutant.new) if isinstance(mutant, Mutant) else (mutant.change,)
     own = hashlib.sha256(json.dumps(fault).encode()).hexdigest()[:12]
@@ -209,15 +212,16 @@ def run(mutant: AnyMutant, results: Results, looker: Looker, store: str = "", on
 
 
 def _seen(
-    of: str, fault: Mutant | None, names: Sequence[str], results: Results, looker: Looker, change: str = "",
+    of: str, fault: Mutant | None, names: Sequence[str], results: Results, looker: Looker | None, change: str = "",
     store: str = "",
 ) -> dict[str, str]:  # fmt: skip
     keys = {name: f"{of}/{name}/{fingerprint(name)}" for name in names}
-    if lacking := [name for name, key in keys.items() if results.get(key) is None]:
+    lacking = [name for name, key in keys.items() if results.get(key) is None]
+    if lacking and looker is not None:
         with copied(fault) as source:
             for name, word in looker.look(source, *_sorted(lacking), change=change, store=store).items():
                 results.keep(keys[name], word)
-    return {name: results.get(key) for name, key in keys.items()}
+    return {name: word for name, key in keys.items() if (word := results.get(key)) is not None}
 
 
 def _sorted(names: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -29,17 +29,20 @@ INTRODUCTION = """# Deliberate faults
 Each line is a fault that was put into a copy of the code, one at a time (`make mutants`), and what turned red by it: a
 claim whose verdict fell to "fails" or "not decided", or a test that failed. Without the fault all of them are green.
 
-| fault | file | claims that turn red | tests that turn red |
-|---|---|---|---|
+| fault | in | claims that turn red | tests that turn red | that should and do not |
+|---|---|---|---|---|
 """
 
 
 def row(mutant: AnyMutant, outcome: Outcome) -> str:
     """A line of the table."""
-    claims = ", ".join(f"{name} ({outcome.broken[name]})" for name in outcome.red if ".py" not in name)
-    tests = ", ".join(f"`{name.rpartition('/')[2]}`" for name in outcome.red if ".py" in name)
-    where = f"`{mutant.file}`" if isinstance(mutant, Mutant) else f"rows of {mutant.claim}"
-    return f"| {mutant.name} | {where} | {claims or '-'} | {tests or '-'} |".replace("::test_", ": ")
+    claims = ", ".join(
+        f"{name.replace('@', ' at ')} ({outcome.broken[name]})" for name in outcome.red if ".py" not in name
+    )
+    tests = ", ".join(name.rpartition("::test_")[2].replace("_", " ") or name for name in outcome.red if ".py" in name)
+    where = f"`{mutant.file}`" if isinstance(mutant, Mutant) else "the rows"
+    unseen = ", ".join(outcome.missed) or ("" if outcome.red else "not tried")
+    return f"| {mutant.name} | {where} | {claims} | {tests} | {unseen} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--store", default=str(RESULTS.with_name("mutants.sqlite")), help="healthy rows of long claims")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--stored", action="store_true", help="look at nothing: the table of what is kept")
     parser.add_argument("--only", choices=ONLY, default="all", help="which claims and tests are looked at")
     given = parser.parse_args(arguments)
     chosen = [m for m in MUTANTS if not given.names or any(part in m.name for part in given.names)]
@@ -56,19 +60,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def tried(mutant: AnyMutant) -> Outcome:
         start = time.perf_counter()
         if not hasattr(own, "looker"):
-            own.looker = stack.enter_context(Looker())
+            own.looker = None if given.stored else stack.enter_context(Looker())
         outcome = run(mutant, results, own.looker, given.store, ONLY[given.only])
-        if not outcome.healthy:
+        if not outcome.broken:
             return outcome
         seen = "caught" if outcome.red and not outcome.missed else "NOT caught" if not outcome.red else "caught in part"
-        words = ", ".join(f"{n}: {outcome.healthy[n]} -> {outcome.broken.get(n)}" for n in outcome.healthy)
+        words = ", ".join(f"{n}: {outcome.healthy[n]} -> {outcome.broken[n]}" for n in outcome.broken)
         print(f"{seen:14s} {time.perf_counter() - start:5.1f} s  {mutant.name}\n{'':24s}{words}", flush=True)
         return outcome
 
     with stack, ThreadPoolExecutor(given.workers) as pool:
         for mutant, outcome in zip(chosen, pool.map(tried, chosen), strict=True):
             outcomes[mutant.name] = outcome
-    missed = [name for name, outcome in outcomes.items() if outcome.missed or (outcome.healthy and not outcome.red)]
+    missed = [name for name, outcome in outcomes.items() if outcome.missed or not outcome.red]
     if not given.names and given.only == "all":
         TABLE.write_text(INTRODUCTION + "\n".join(row(m, outcomes[m.name]) for m in chosen) + "\n")
     print(
