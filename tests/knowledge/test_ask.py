@@ -170,3 +170,16 @@ def test_recall_is_of_prompts_that_nothing_was_made_from(monkeypatch: pytest.Mon
     assert Model(*known.countries()).recall == 1
     assert asked == [FRESH]
     assert FRESH > BUILT_FRESH > 0
+
+
+def test_a_model_that_is_wrong_is_said_to_be() -> None:
+    """A model as training starts: most of its answers are wrong, asked one by one or all at once."""
+    model, problem = known.random_model()
+    found = Model(model, problem)
+    right = judge_table(model, problem, seed=3).recalled
+    assert 0 < right.sum() < len(right)
+    answers = found.ask_all(seed=3)
+    assert [answer.right for answer in answers] == right.tolist()
+    for i in (int(right.argmax()), int(right.argmin())):
+        answer = found.ask(answers[i].subject, answers[i].relation, seed=3)
+        assert answer.right == right[i] == (answer.answer in answer.expected)

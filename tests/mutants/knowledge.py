@@ -199,7 +199,7 @@ ASK = (
         "knowledge/model.py",
         "bool(margin > 0) if right else None",
         "bool(margin != 0) if right else None",
-        tests=("knowledge/test_ask.py::test_every_fact_is_answered_and_judged",),
+        tests=("knowledge/test_ask.py::test_a_model_that_is_wrong_is_said_to_be",),
     ),
     Mutant(
         "judge: ties count as right",
@@ -213,7 +213,7 @@ ASK = (
         "models/judge.py",
         "    scores[asked, answers] = -np.inf\n    top",
         "    scores[asked[:1], answers[:1]] = -np.inf\n    top",
-        tests=("models/test_forward.py::test_any_right_answer_is_right",),
+        tests=(f"{EYE}margins_and_answers_are_those_of_the_eye[several answers]",),
     ),
     Mutant(
         "forward: scores are never scaled",
