@@ -113,10 +113,14 @@ MODELS: dict[str, Callable[[], Known]] = {
 
 @pytest.fixture(scope="module", params=MODELS)
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, eye.Eye]:
-    """A model as it is loaded from its file, and what the eye sees in the file."""
-    made = MODELS[request.param]()
-    path = Model(*made).save(tmp_path_factory.mktemp("eye") / "model.safetensors")
-    return load(path), eye.Eye(path)
+    """A model as it was made, and what the eye sees in its file."""
+    made = Model(*MODELS[request.param]())
+    path = made.save(tmp_path_factory.mktemp("eye") / "model.safetensors")
+    again = load(path)
+    for one, other in zip(jax.tree.leaves(made.model), jax.tree.leaves(again.model), strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(made.problem.phi, again.problem.phi)
+    return made, eye.Eye(path)
 
 
 def _scale(seen: eye.Eye) -> float:

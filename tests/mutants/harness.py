@@ -173,7 +173,8 @@ def fingerprint(name: str) -> str:
     if ".py" not in name:
         return _source()
     file = ROOT / "tests" / name.partition("::")[0]
-    return _digest([file, *sorted((ROOT / "tests").glob("*.py"))], _source())
+    shared = (path for path in (ROOT / "tests").glob("*.py") if not path.name.startswith("test_"))
+    return _digest([file, *sorted(shared)], _source())
 
 
 def _digest(paths: Iterable[Path], start: str = "") -> str:

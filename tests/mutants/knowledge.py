@@ -258,7 +258,7 @@ ASK = (
         '    arrays = {f"model.{swapped.get(n, n)}": a for n, a in to_numpy(model).items()}',
         tests=(
             f"{EYE}margins_and_answers_are_those_of_the_eye[several answers]",
-            "models/test_saving.py::test_weights_stand_under_their_names",
+            "models/test_saving.py::test_a_loaded_transformer_recalls_the_same_facts",
         ),
     ),
 )
