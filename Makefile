@@ -7,12 +7,13 @@ STAMP := $(VENV)/.installed
 DEMO_CLAIMS := margin-in-image margin-outside-image gradient-step rounding layerwise
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench clean
+.PHONY: help install demo test check mutants format bench clean
 
 help:
 	@echo "make demo    figures, claims and a report on embedded defaults (minutes)"
 	@echo "make test    check and all tests"
 	@echo "make check   ruff and mypy"
+	@echo "make mutants every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
 	@echo "make format  format the code"
 	@echo "make bench   training speed beside a plain implementation"
 	@echo "make clean   remove the virtual environment"
@@ -41,6 +42,9 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants/run.py --workers 2
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -64,3 +64,11 @@ def random_model(*, m: int = 40, bias: bool = True, scaled: bool = True, outputs
         b = jnp.asarray(np.random.default_rng(0).normal(size=m), jnp.float32)
         model = eqx.tree_at(lambda t: t.mlp.b, model, b)
     return model, problem
+
+
+@cache
+def crowded() -> Known:
+    """A built model with far too few neurons for its facts: an edit in place takes others with it, or does not take."""
+    rows = [(f"s{i}", f"r{j}", f"a{j}{(i * (j + 2) + i // 3) % 4}") for i in range(10) for j in range(3)]
+    problem = factual_recall(FactTable.from_rows(rows), 14, key=jax.random.key(1), T=8, outputs="answers")
+    return selecting_attention(problem, 6, key=jax.random.key(2), how="ridge"), problem

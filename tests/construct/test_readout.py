@@ -21,7 +21,7 @@ from facthold.construct.readout import (
 )
 from facthold.construct.solve import Wanted, enough_for_margin
 from facthold.memory.activations import RELU, Activation, Polynomial
-from facthold.memory.associations import Problem, random_problem
+from facthold.memory.associations import Problem, random_problem, seeded_problem
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 
@@ -152,6 +152,19 @@ def test_layerwise_stores_all_at_a_width_where_convex_does_not(seed: int) -> Non
     problem, key = random_problem(64, 16, key=jax.random.key(seed)), jax.random.key(100 + seed)
     assert n_wrong(layerwise(problem, 24, key=key), problem) == 0
     assert n_wrong(layerwise(problem, 12, key=key), problem) < n_wrong(convex(problem, 12, key=key), problem)
+
+
+def test_layerwise_stores_all_where_its_start_does_not_and_neither_do_free_flips() -> None:
+    """Each of the two solves is needed at this width, and so is the price of a gate that flips."""
+    for seed in (100, 101):
+        problem = seeded_problem(128, seed, 16)
+        assert n_wrong(layerwise(problem, 32, key=jax.random.key(seed - 100)), problem) == 0
+
+
+def test_the_ridge_of_the_recipe_is_small() -> None:
+    """With a ridge of one mean square 85% are recalled here."""
+    problem = seeded_problem(60, 0, 16)
+    assert n_wrong(ridge(problem, 64, key=jax.random.key(0)), problem) == 0
 
 
 @pytest.mark.parametrize("build", [convex, layerwise])

@@ -1,6 +1,7 @@
 """Names as people type them, free prompts, and answers judged by the table."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import pytest
 import known
 from facthold.facts.names import Names, UnknownName, fold, parse, words
 from facthold.facts.table import FactTable
-from facthold.knowledge.model import Model
-from facthold.models.judge import contest
+from facthold.knowledge.build import FRESH as BUILT_FRESH
+from facthold.knowledge.model import FRESH, Model
+from facthold.models.judge import contest, judge_table
 
 SUBJECTS = Names(
     "subject", ["France", "Côte d'Ivoire", "Niger", "Nigeria", "Sudan", "South Sudan", "Congo", "CONGO", "SO"]
@@ -154,3 +156,30 @@ def test_margins_are_those_of_float64_where_float32_cannot_tell() -> None:
     tied = contest(U[[19, 19, 3, 4, 5]], F, np.array([0]), np.array([1]))
     assert tied.own[0] == tied.against[0, 0]
     assert tied.rivals[0, 0] == 0
+
+
+def test_recall_is_of_prompts_that_nothing_was_made_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search, an edit and its probes all stay below the seed that recall is asked with."""
+    asked = []
+
+    def judge(model: Any, problem: Any, *, draws: int = 1, seed: int = 0) -> Any:
+        asked.append(seed)
+        return judge_table(model, problem, draws=draws, seed=seed)
+
+    monkeypatch.setattr("facthold.knowledge.model.judge_table", judge)
+    assert Model(*known.countries()).recall == 1
+    assert asked == [FRESH]
+    assert FRESH > BUILT_FRESH > 0
+
+
+def test_a_model_that_is_wrong_is_said_to_be() -> None:
+    """A model as training starts: most of its answers are wrong, asked one by one or all at once."""
+    model, problem = known.random_model()
+    found = Model(model, problem)
+    right = judge_table(model, problem, seed=3).recalled
+    assert 0 < right.sum() < len(right)
+    answers = found.ask_all(seed=3)
+    assert [answer.right for answer in answers] == right.tolist()
+    for i in (int(right.argmax()), int(right.argmin())):
+        answer = found.ask(answers[i].subject, answers[i].relation, seed=3)
+        assert answer.right == right[i] == (answer.answer in answer.expected)

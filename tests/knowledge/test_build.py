@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,25 @@ def test_auto_takes_the_smaller_model() -> None:
     built = build(table)
     assert built.n_params == min(sizes.values())
     assert built.report.recipe == min(sizes, key=sizes.__getitem__)
+
+
+@pytest.mark.parametrize("recipe", ["values", "gated"])
+def test_a_model_is_judged_in_prompts_that_its_search_has_not_seen(
+    recipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a judge that finds every fact right in the first prompts that it is asked for, and none in others."""
+    asked: list[int] = []
+
+    def judge(model: Any, problem: Any, *, draws: int = 1, seed: int = 0) -> Any:
+        asked.append(seed)
+        verdicts = judge_table(model, problem, draws=draws, seed=seed)
+        return verdicts if seed == 0 else replace(verdicts, margin=-np.abs(verdicts.margin) - 1)
+
+    monkeypatch.setattr("facthold.knowledge.build.judge_table", judge)
+    built = build(FactTable.from_rows(SPARSE), recipe=recipe)
+    assert asked.count(asked[-1]) == 1
+    assert built.report.recall == 0
+    assert built.report.smallest_margin <= -1
 
 
 def test_a_result_is_the_same_again_and_another_with_another_seed() -> None:

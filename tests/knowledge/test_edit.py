@@ -1,6 +1,7 @@
 """Edits: the algebra of the change, what it does to the table, and what is left of the other facts."""
 
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 
 import equinox as eqx
@@ -16,8 +17,8 @@ from facthold.facts.names import Names
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge import tables
-from facthold.knowledge.edit import specificity, still_held
-from facthold.knowledge.model import Model
+from facthold.knowledge.edit import DRAWS, OWN_DRAWS, PROBES, specificity, still_held
+from facthold.knowledge.model import FRESH, Model
 from facthold.knowledge.rank_one import RIVALS, Change, Readout, Seen, _Problem, connected, rank_one, readout, see
 from facthold.models.forward import Forward, table_prompts
 from facthold.models.judge import judge_table, right_answers
@@ -337,6 +338,41 @@ def test_an_edit_holds_in_fresh_prompts_where_features_depend_on_the_noise() -> 
     assert np.abs(hidden[0] - hidden[1]).max() > 1e-4 * np.abs(hidden[0]).max()
     done = Model(blurred, problem).edit("Ghana", "capital", "Khartoum")
     assert (done.report.efficacy, done.report.specificity) == (1, 1)
+
+
+def test_what_an_edit_costs_is_judged_on_the_model_after_it() -> None:
+    """A model with too few neurons: others are lost, and say something else."""
+    before = Model(*known.crowded())
+    after = before.edit("s1", "r1", "a11", in_place=True)
+    was, now = (judge_table(m.model, m.problem, seed=1) for m in (before, after))
+    others = np.arange(len(before.table)) != before.find_row("s1", "r1", "")
+    assert after.report.specificity == now.recalled[was.recalled & others].mean() < 0.9
+    assert after.report.unchanged == (now.said == was.said)[others].mean() < 0.9
+    assert specificity(before, after)[:2] == (after.report.specificity, after.report.unchanged)
+
+
+def test_an_edit_is_judged_in_prompts_that_it_was_not_made_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a change is made from has seeds below those of the prompts that judge it."""
+    made, judged = [], []
+
+    def watched(into: list[int]) -> Callable[..., np.ndarray]:
+        def prompts(problem: FactualRecall, *rows: np.ndarray, draws: int = 1, seed: int = 0) -> np.ndarray:
+            into.extend(range(seed, seed + draws))
+            return table_prompts(problem, *rows, draws=draws, seed=seed)
+
+        return prompts
+
+    both = watched(made)
+    monkeypatch.setattr("facthold.knowledge.edit.table_prompts", both)
+    monkeypatch.setattr("facthold.models.judge.table_prompts", watched(judged))
+    monkeypatch.setattr("facthold.knowledge.model.table_prompts", both)
+    model, problem = known.countries()
+    done = Model(model, problem).edit("Ghana", "capital", "Khartoum")
+    probes = [seed for seed in made if seed >= FRESH]
+    assert done.report.done
+    assert len(set(probes)) == PROBES  # the edited fact is asked again in these
+    assert min(judged) >= FRESH
+    assert max(seed for seed in made if seed < FRESH) < DRAWS + OWN_DRAWS
 
 
 def test_a_change_that_does_not_take_is_said_to_fail() -> None:

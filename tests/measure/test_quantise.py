@@ -21,9 +21,12 @@ from facthold.measure.quantise import (
     weight_sizes,
 )
 from facthold.measure.recall import accuracy
-from facthold.memory.associations import seeded_problem
+from facthold.memory.associations import random_problem, seeded_problem
 from facthold.models.memory import LinearMemory, MLPMemory
 from facthold.models.transformer import Transformer
+from facthold.train.engine import Member, fit
+from facthold.train.protocols import Protocol
+from facthold.train.tasks import OnGrid, StoreAssociations
 
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
@@ -173,3 +176,15 @@ def test_bad_grids_are_refused(call, words: str) -> None:
 
 def test_grid_of_bits() -> None:
     assert [grid_of_bits(b).levels for b in (1, 2, 3, 8)] == [2, 3, 7, 255]
+
+
+def test_a_memory_trained_on_its_grid_keeps_what_rounding_loses() -> None:
+    """Signs alone: training that sees them recalls more than training that does not and is rounded afterwards."""
+    problem = random_problem(16, 16, key=jax.random.key(0))
+    signs, start = Grid(2, clip=1.0), LinearMemory(3 * jax.random.normal(jax.random.key(1), (16, 16)))
+    protocol = Protocol("test", "here", "adam", lr=0.3, steps=512, check_every=64, goal=1.0, futility=None, decay=True)
+    plain = StoreAssociations.of(problem)
+    runs = [fit([Member(start, task, jax.random.key(2))], protocol)[0] for task in (OnGrid(plain, signs), plain)]
+    trained, rounded = (accuracy(quantise(run.model, signs).model, problem) for run in runs)
+    assert trained == runs[0].best
+    assert trained >= rounded + 0.2

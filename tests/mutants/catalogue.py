@@ -1,0 +1,49 @@
+"""All deliberate faults. A new one is an entry in the file of its part; `python tests/mutants/run.py NAME` tries it."""
+
+from mutants import constructions, knowledge, ledger, measures
+from mutants.harness import AnyMutant, Mutant
+
+MUTANTS: tuple[AnyMutant, ...] = (
+    *constructions.MUTANTS,
+    *knowledge.MUTANTS,
+    *measures.MUTANTS,
+    *ledger.MUTANTS,
+)
+
+QUICK = (
+    "outer product: the wrong row of E",
+    "low rank: factor",
+    "lemma 1: EOS left out of the key",
+    "theorem 10: values not orthogonal to EOS",
+    "gates: noise tokens left out of the conditions",
+    "build: judged on the prompts of its search",
+    "edit: specificity judged on the old model",
+    "locate: the MLP and the direct path swapped",
+    "judge: ties count as right",
+    "search: a ceiling is reported as a capacity",
+    "bits: chosen and judged in the same prompts",
+    "bounds: one bystander too many",
+)
+"""Those that are tried in the short form: some seconds each."""
+
+PENDING = frozenset(
+    (
+        "adam-learns-both", "hallucination", "hallucination-softmax", "margin-outside-image", "marginal-first",
+        "memories-scaling-law", "nothing-below-theorem-7", "one-hot", "plateau-length", "relations-learnt", "rounding",
+        "sequential-learning", "two-outputs-outer-product", "weights-grow-slowly", "what-comes-first",
+    )
+)  # fmt: skip
+"""Claims and recipes that do not have two faults yet."""
+
+
+def covered() -> dict[str, int]:
+    """How many faults there are of each claim and each recipe."""
+    counts: dict[str, int] = {}
+    for mutant in MUTANTS:
+        for name in {claim.partition("@")[0] for claim in mutant.claims} | set(mutant.recipes):
+            counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+def sources() -> list[Mutant]:
+    return [mutant for mutant in MUTANTS if isinstance(mutant, Mutant)]

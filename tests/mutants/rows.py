@@ -1,0 +1,62 @@
+"""Faults in rows, by name: each takes a row's values and gives others. `RowsMutant` names them."""
+
+from collections.abc import Callable
+from typing import Any
+
+Row = dict[str, Any]
+
+CAPACITIES = ("N", "N_min", "N_max", "N_sd", "stored", "refused", "facts")  # what a search over N or S has found
+SIZES = ("size", "size_min", "size_max", "n_params", "md", "Hd_h")  # what one over sizes has found
+
+
+def _changed(row: Row, names: tuple[str, ...], change: Callable[[float], float]) -> Row:
+    """The row with these numbers changed, in itself and in its seeds. Sizes that a cell was given stay as they are."""
+    own = {name: change(row[name]) for name in names if isinstance(row.get(name), int | float)}
+    seeds = [
+        seed | {name: change(seed[name]) for name in names if isinstance(seed.get(name), int | float)}
+        for seed in row.get("per_seed", ())
+    ]
+    return row | own | ({"per_seed": seeds} if seeds else {})
+
+
+def fewer(row: Row) -> Row:
+    """Capacities a third of what they are."""
+    return _changed(row, CAPACITIES, lambda N: N / 3)
+
+
+def more(row: Row) -> Row:
+    """Capacities three times as large."""
+    return _changed(row, CAPACITIES, lambda N: 3 * N)
+
+
+def flat(row: Row) -> Row:
+    """The same capacity at every size."""
+    return _changed(row, CAPACITIES, lambda N: 20.0)
+
+
+def steep(row: Row) -> Row:
+    """Capacities that grow with another power of the parameters."""
+    return _changed(row, CAPACITIES, lambda N: N * row["n_params"] / 1e4)
+
+
+def beyond(row: Row) -> Row:
+    """Every search ended at its ceiling: there is no capacity."""
+    seeds = [seed | {"status": "search ceiling", "N": None} for seed in row.get("per_seed", ())]
+    return (
+        row | dict.fromkeys(("N", "facts", "size", "n_params"), None) | {"status": "search ceiling", "per_seed": seeds}
+    )
+
+
+def larger(row: Row) -> Row:
+    """Models four times as large as they are, where a size was searched."""
+    return _changed(row, SIZES, lambda size: 4 * size) if "size" in row else row
+
+
+def constant(row: Row) -> Row:
+    """The same size for every table, where one was searched."""
+    return _changed(row, SIZES, lambda size: 1000.0) if "size" in row else row
+
+
+def lossless(row: Row) -> Row:
+    """Every model recalls everything."""
+    return row | {name: 1.0 for name in ("accuracy", "recall", "share") if name in row}
