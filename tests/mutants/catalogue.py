@@ -1,12 +1,13 @@
 """All deliberate faults. A new one is an entry in the file of its part; `python tests/mutants/run.py NAME` tries it."""
 
-from mutants import constructions, knowledge, ledger, measures
+from mutants import constructions, knowledge, learning, ledger, measures
 from mutants.harness import AnyMutant, Mutant
 
 MUTANTS: tuple[AnyMutant, ...] = (
     *constructions.MUTANTS,
     *knowledge.MUTANTS,
     *measures.MUTANTS,
+    *learning.MUTANTS,
     *ledger.MUTANTS,
 )
 
@@ -26,13 +27,7 @@ QUICK = (
 )
 """Those that are tried in the short form: some seconds each."""
 
-PENDING = frozenset(
-    (
-        "adam-learns-both", "hallucination", "hallucination-softmax", "margin-outside-image", "marginal-first",
-        "memories-scaling-law", "nothing-below-theorem-7", "one-hot", "plateau-length", "relations-learnt", "rounding",
-        "sequential-learning", "two-outputs-outer-product", "weights-grow-slowly", "what-comes-first",
-    )
-)  # fmt: skip
+PENDING: frozenset[str] = frozenset()
 """Claims and recipes that do not have two faults yet."""
 
 

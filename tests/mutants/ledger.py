@@ -1,10 +1,10 @@
-"""Faults that the claims on learning and on figures have to see: in gradient flow, its prompts, its stages and laws."""
+"""Faults that claims have to see: in stages, laws and bounds, in plans, and in the rows of claims that take long."""
 
 from mutants.harness import AnyMutant, Mutant, RowsMutant
 
 FLOW = "dynamics/test_flow.py::test_"
 POPULATION = "dynamics/test_population.py::test_"
-LEARNING = (
+STAGES = (
     Mutant(
         "flow: attention moves at nine tenths of its speed",
         "dynamics/flow.py",
@@ -14,50 +14,16 @@ LEARNING = (
         tests=(f"{FLOW}lemma_4_keeps_what_it_says",),
     ),
     Mutant(
-        "flow: sign of the motion of W_KQ",
-        "dynamics/flow.py",
-        "return W_KQ * G, (W_OV * G).sum(axis=0)",
-        "return W_KQ * G, -(W_OV * G).sum(axis=0)",
-        claims=("flow-conserves", "attention-stays", "loss-vanishes"),
-        tests=(f"{FLOW}the_flow_is_that_of_scipy",),
-    ),
-    Mutant(
-        "flow: in logarithms, without the term that turns v",
-        "dynamics/flow.py",
-        "return G - v * along, along",
-        "return G, along",
-        claims=("sequential-learning",),
-        tests=(f"{FLOW}direct_and_log_coordinates_pooled_and_enumerated_noise_are_one_flow",),
-    ),
-    Mutant(
         "flow: the model predicts half as surely",
         "dynamics/population.py",
         "dtype=logits.dtype) - jax.nn.softmax(logits)",
         "dtype=logits.dtype) - 0.5 * jax.nn.softmax(logits)",
-        claims=("flow-conserves", "loss-vanishes"),
+        claims=(
+            "flow-conserves",
+            "loss-vanishes",
+            "marginal-first@quick",
+        ),
         tests=(f"{POPULATION}the_pull_is_the_gradient_in_Theta",),
-    ),
-    Mutant(
-        "prompts of the flow: no noise tokens",
-        "dynamics/population.py",
-        "counts[:, first:] = T - 3, 1",
-        "counts[:, first:] = 0, 1",
-        tests=(f"{POPULATION}weights_are_probabilities_and_counts_are_prompts",),
-    ),
-    Mutant(
-        "prompts of the flow: every noise token moves for all",
-        "dynamics/population.py",
-        "mobility[first] = 1 / n_noise",
-        "mobility[first] = 1.0",
-        tests=(f"{POPULATION}one_column_is_enough_where_noise_tokens_weigh_the_same",),
-    ),
-    Mutant(
-        "prompts of the flow: EOS left out",
-        "dynamics/population.py",
-        "counts[:, first:] = T - 3, 1",
-        "counts[:, first:] = T - 3, 0",
-        claims=("marginal-first",),
-        tests=(f"{POPULATION}weights_are_probabilities_and_counts_are_prompts",),
     ),
     Mutant(
         "start: assumption 2 with half of its attention",
@@ -72,6 +38,7 @@ LEARNING = (
         "dynamics/stages.py",
         "self.stayed >= self.drop and self.stayed > 0",
         "self.stayed >= 0.01 * self.drop",
+        claims=("adam-learns-both@quick",),
         tests=("dynamics/test_stages.py::test_a_curve_that_passes_without_resting",),
     ),
     Mutant(
@@ -79,6 +46,11 @@ LEARNING = (
         "dynamics/stages.py",
         'for kind in ("nothing", "relation", "subject")',
         'for kind in ("nothing", "subject", "relation")',
+        claims=(
+            "hallucination@quick",
+            "hallucination-softmax@quick",
+            "plateau-length@quick",
+        ),
         tests=("dynamics/test_stages.py::test_levels_by_hand",),
     ),
     Mutant(
@@ -86,6 +58,10 @@ LEARNING = (
         "theory/reduced.py",
         "return Growth(1 / self.R, self.R, self.D, self.log_invariant)",
         "return Growth(1 / self.S, self.R, self.D, self.log_invariant)",
+        claims=(
+            "plateau-length@quick",
+            "loss-vanishes",
+        ),
         tests=("theory/test_reduced.py::test_the_flow_of_a_balanced_table_is_the_reduced_one",),
     ),
     Mutant(
@@ -93,31 +69,126 @@ LEARNING = (
         "theory/reduced.py",
         "return (float(self._escaping(np.array([gap]))[0]) + slowed) / self.rate",
         "return float(self._escaping(np.array([gap]))[0]) / self.rate",
+        claims=(
+            "loss-vanishes",
+            "relations-learnt",
+        ),
         tests=("theory/test_reduced.py::test_the_time_of_a_gap_solves_the_equations",),
     ),
+)
+
+LAWS = (
     Mutant(
-        "lemma 7: the bound with the wrong sign",
-        "studies/learning/flows.py",
-        "jnp.log(A - sign * B * z0 * jnp.expm1(A * times))",
-        "jnp.log(A + sign * B * z0 * jnp.expm1(A * times))",
-        claims=("comparison",),
+        "exact recall: a quarter of the signs",
+        "theory/noise.py",
+        "shares.append(((1 - lost) ** d).mean())",
+        "shares.append(((1 - lost) ** (d // 4)).mean())",
+        claims=("exact-recall@quick",),
     ),
     Mutant(
-        "lemma 7: the linear term at half its rate",
-        "studies/learning/flows.py",
-        "return A + sign * B * jnp.exp(log_z) - sign * h",
-        "return 0.5 * A + sign * B * jnp.exp(log_z) - sign * h",
-        claims=("comparison",),
+        "weighted memories: terms that share nothing left out",
+        "theory/weighted.py",
+        "return sharing / d + (squares.sum() - sharing - squares) / d**2",
+        "return sharing / d",
+        claims=("weighted-memory", "gradient-memory@quick"),
+    ),
+    Mutant(
+        "two inputs: the second left out",
+        "memory/associations.py",
+        "Problem((first[pairs[:, 0]] + second[pairs[:, 1]]) / jnp.sqrt(2.0), U, f)",
+        "Problem((first[pairs[:, 0]] + 0 * second[pairs[:, 1]]) / jnp.sqrt(2.0), U, f)",
+        claims=("two-inputs@quick",),
+        tests=("memory/test_associations.py::test_sum_problem_adds_two_inputs",),
+    ),
+    Mutant(
+        "noise of rounded weights: four times its variance",
+        "theory/noise.py",
+        "self.target + step**2 / 12",
+        "self.target + step**2 / 3",
+        claims=("rounding@quick",),
+    ),
+    Mutant(
+        "two outputs: the share of twice as many",
+        "theory/bounds.py",
+        "return float(ndtr(math.sqrt(d / (N - 1))))",
+        "return float(ndtr(math.sqrt(d / (2 * N - 1))))",
+        claims=("two-outputs-outer-product@quick",),
+    ),
+    Mutant(
+        "noise law: the kernel left out",
+        "theory/noise.py",
+        "return self.kernel + self.neurons",
+        "return self.neurons",
+        claims=("outer-product-growth@quick", "low-rank-growth@quick"),
+    ),
+    Mutant(
+        "noise of neurons: half of it",
+        "theory/noise.py",
+        "return pair / c**2, float(",
+        "return 0.5 * pair / c**2, 0.5 * float(",
+        claims=("mlp-memory-growth@quick",),
+    ),
+    Mutant(
+        "lemma 3: noise of other facts halved",
+        "theory/lemma3.py",
+        "neither = Variance(by.neither / m, s_other",
+        "neither = Variance(0.5 * by.neither / m, s_other",
+        claims=("mlp-growth@quick", "part-of-table@quick"),
+    ),
+    Mutant(
+        "lemma 3: the facts of an answer left out",
+        "theory/lemma3.py",
+        "target=bystanders.plus(relation, table.C - 1).plus(",
+        "target=bystanders.plus(",
+        claims=("mlp-answers@quick",),
     ),
 )
 
 LIMITS = (
     Mutant(
+        "theorem 7: learners write a fiftieth of their bits",
+        "theory/limits.py",
+        "return p, bits, B / bits if bits and p.N * bits > B else None",
+        "return p, bits, 0.02 * B / bits if bits and p.N * bits > B else None",
+        claims=("nothing-below-theorem-7@quick",),
+        tests=("theory/test_limits.py::test_least_loss_is_the_linear_program",),
+    ),
+    Mutant(
+        "losses under a power law: what is not stored costs nothing",
+        "studies/zipf/losses.py",
+        "bits, law.tail(k)) for q, _, k in rounded]",
+        "bits, 0.0) for q, _, k in rounded]",
+        claims=("nothing-below-theorem-7@quick", "memories-scaling-law@quick"),
+    ),
+    Mutant(
+        "losses under a power law: the rarest first",
+        "studies/zipf/losses.py",
+        "f[:k], p[:k], bits, law.tail(k))",
+        "f[:k], p[:k][::-1].copy(), bits, law.tail(k))",
+        claims=("memories-scaling-law@quick",),
+    ),
+    Mutant(
+        "theorem 8: its lower order left out",
+        "theory/limits_facts.py",
+        "lower_order = 2 * R * D * (math.log2(V) + D + R * D) / V + eta * R * D + R",
+        "lower_order = 0.0",
+        claims=("theorem-8",),
+        tests=("theory/test_limits.py::test_theorem_8_is_below_what_zero_loss_needs",),
+    ),
+    Mutant(
+        "theorem 8: tables that several sets could have made count once",
+        "theory/limits_facts.py",
+        "    could -= R * (distinct @ gammaln(D - np.arange(D + 1) + 1.0))\n",
+        "",
+        claims=("theorem-8",),
+        tests=("theory/test_limits.py::test_zero_loss_bits_against_the_entropy_of_tables",),
+    ),
+    Mutant(
         "theorem 7: ten times the least loss",
         "theory/limits.py",
         "return bits * ((1 - part) * p.tail(k) + part * p.tail(k + 1))",
         "return 10 * bits * ((1 - part) * p.tail(k) + part * p.tail(k + 1))",
-        claims=("nothing-below-theorem-7",),
+        claims=("nothing-below-theorem-7@quick",),
         tests=("theory/test_limits.py::test_least_loss_is_the_linear_program",),
     ),
     Mutant(
@@ -162,6 +233,19 @@ ROWS = (
             ("a ceiling is no capacity", "beyond"),
         )
     ),
+    RowsMutant("figure 4: a third of the facts per parameter", "facts-per-parameter@quick", "fewer"),
+    RowsMutant("figure 4: three times the facts per parameter", "facts-per-parameter@quick", "more"),
+    *(
+        RowsMutant(f"{claim}: {words}", f"{claim}@quick", change)
+        for claim in ("facts-heads", "facts-own-answers", "facts-few-relations")
+        for words, change in (("the same facts at every size", "flat"), ("another power of the parameters", "steep"))
+    ),
+    RowsMutant("the authors' rule: a third of the facts", "authors-rule@quick", "fewer_by_their_rule"),
+    RowsMutant("the authors' rule: three times the facts", "authors-rule@quick", "more_by_their_rule"),
+    RowsMutant("heat map: the same width for every attention", "attention-for-mlp@quick", "constant"),
+    RowsMutant("heat map: no width was enough", "attention-for-mlp@quick", "beyond"),
+    RowsMutant("heat map: little attention is enough", "attention-floor@quick", "lossless"),
+    RowsMutant("heat map: little attention is nearly enough", "attention-floor@quick", "nearly"),
 )
 
-MUTANTS: tuple[AnyMutant, ...] = (*LEARNING, *LIMITS, *PLAN, *ROWS)
+MUTANTS: tuple[AnyMutant, ...] = (*STAGES, *LAWS, *LIMITS, *PLAN, *ROWS)

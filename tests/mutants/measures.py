@@ -139,7 +139,6 @@ THEORY = (
         "theory/bounds.py",
         "return (N - 2) / d * (1 / d + by_rank) + 2 / d + by_rank",
         "return (N - 2) / d * (0.5 / d + by_rank) + 2 / d + by_rank",
-        claims=("outer-product-growth@quick",),
         tests=("theory/test_noise.py::test_laws_have_the_theorems_growth",),
     ),
     Mutant(
@@ -147,7 +146,6 @@ THEORY = (
         "theory/bounds.py",
         "by_rank = 1 / m if m else 0.0",
         "by_rank = 0.0",
-        claims=("low-rank-growth@quick",),
         tests=("theory/test_noise.py::test_score_variance_against_draws",),
     ),
     Mutant(
@@ -155,7 +153,6 @@ THEORY = (
         "theory/bounds.py",
         "return 1 + d / level(d) ** 2",
         "return 1 + d / level(2) ** 2 / 8",
-        claims=("exact-recall@quick",),
         tests=("theory/test_noise.py::test_laws_have_the_theorems_growth",),
     ),
     Mutant(
@@ -163,7 +160,6 @@ THEORY = (
         "theory/bounds.py",
         "return 1 + d / level(1, share) ** 2",
         "return 1 + 2 * d / level(1, share) ** 2",
-        claims=("two-outputs-outer-product@quick",),
         tests=("theory/test_noise.py::test_laws_have_the_theorems_growth",),
     ),
     Mutant(
