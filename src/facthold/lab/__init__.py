@@ -3,11 +3,11 @@
 from facthold.lab import style
 from facthold.lab.accounts import FLOAT_BITS, Account, of_accuracy, of_goal
 from facthold.lab.cells import Cell, Result, TableCell
-from facthold.lab.claim import Claim, Judgement, Verdict, at_least, near, worst
+from facthold.lab.claim import Claim, Judgement, Verdict, at_least, at_most, near, worst
 from facthold.lab.figure import Figure, Values
 from facthold.lab.registry import cells_of
 
 __all__ = [
     "FLOAT_BITS", "Account", "Cell", "Claim", "Figure", "Judgement", "Result", "TableCell", "Values", "Verdict",
-    "at_least", "cells_of", "near", "of_accuracy", "of_goal", "style", "worst",
+    "at_least", "at_most", "cells_of", "near", "of_accuracy", "of_goal", "style", "worst",
 ]  # fmt: skip

@@ -53,9 +53,15 @@ def near(interval: Interval, stated: float | Interval, tolerance: float) -> Verd
 
 
 def at_least(interval: Interval, bound: float) -> Verdict:
-    """Of 'it is ``bound`` or more'. (At most: both with their signs turned.)"""
+    """Of 'it is ``bound`` or more'."""
     low, high = interval
     return "holds" if low >= bound else "not decided" if high >= bound else "fails"
+
+
+def at_most(interval: Interval, bound: float) -> Verdict:
+    """Of 'it is ``bound`` or less'."""
+    low, high = interval
+    return at_least((-high, -low), -bound)
 
 
 def worst(*verdicts: Verdict | bool) -> Verdict:

@@ -14,8 +14,7 @@ from facthold.dynamics import NOISE, STARTS
 from facthold.dynamics.stages import BAND, CONVERGED, Levels, crossing, find_stages
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import TABLES, FactTable, make_table
-from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values, Verdict, at_least
-from facthold.lab.claim import Interval
+from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values, Verdict
 from facthold.lab.fields import Between, Count, OneOf, Positive, Whole
 from facthold.theory.reduced import Reduced, first_rates
 from facthold.train.protocols import BATCH, OPTIMISERS, Protocol
@@ -191,23 +190,6 @@ def by_steps(time: float, rate: float, lr: float) -> float:
     """How long steps of ``lr`` take for a time of the flow: a weight that it raises at ``rate`` grows by 1 + lr rate in
     one of them, and not by exp(lr rate)."""
     return time * lr * rate / math.log1p(lr * rate)
-
-
-def mean_interval(values: Sequence[float]) -> Interval:
-    """Of the mean of what several seeds gave: Student's, 95%. One value alone says nothing."""
-    from scipy.special import stdtrit
-
-    x, n = np.asarray(values, float), len(values)
-    if n < 2:
-        return -math.inf, math.inf
-    half = float(stdtrit(n - 1, 0.975)) * x.std(ddof=1) / math.sqrt(n)
-    return float(x.mean() - half), float(x.mean() + half)
-
-
-def at_most(interval: Interval, bound: float) -> Verdict:
-    """Of 'it is ``bound`` or less'."""
-    low, high = interval
-    return at_least((-high, -low), -bound)
 
 
 def without_plateau(rows: Rows) -> str | None:

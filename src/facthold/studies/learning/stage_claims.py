@@ -7,19 +7,18 @@ from typing import Any
 import numpy as np
 
 from facthold.dynamics.stages import BAND, CONVERGED
-from facthold.lab import Cell, Claim, Judgement, Values, Verdict, at_least, cells_of, near, worst
+from facthold.lab import Cell, Claim, Judgement, Values, Verdict, at_least, at_most, cells_of, near, worst
+from facthold.measure.scaling import mean_interval
 from facthold.studies.judging import STANDARD_ERRORS
 from facthold.studies.learning import fig5, stages
 from facthold.studies.learning.base import (
     LossCurve,
     Measured,
     Rows,
-    at_most,
     by_steps,
     claimed,
     half_time,
     in_plateau,
-    mean_interval,
     pairs,
     panes,
     setting,
