@@ -4,7 +4,7 @@ With an output embedding for every sign vector, M = 2^d of them, arg max_y u_y^T
 coordinate by itself, d perceptrons with weights -1 and +1, that store N maps of d bits each. Almost all sets of
 N < 0.83 d have such weights (Krauth and Mezard, 1989). To find them, belief propagation on the weights' signs in its
 Gaussian form, *reinforced*: the field of a weight is added to what it was, more so with time, until all are decided
-(Braunstein and Zecchina, 2006). It stores about 0.65 d where the outer product's signs store about d / (4 ln d).
+(Braunstein and Zecchina, 2006). It stores about 0.66 d where the outer product's signs store about d / (4 ln d).
 """
 
 import math
