@@ -317,8 +317,8 @@ CLAIMS = (
         "mlp-degrees", "theorem 4, lemma 3",
         "Where d is small against S, degree p = 1 is not enough at any m, and a larger one is (99% recalled, d = 129, "
         "S = 256, R = 16, k = 1, an answer for each fact, perfect attention; p = 2 and 3). With p = k = 3, as d small "
-        "against both S and R asks for, m d ~ S R is out of reach: a fact's own noise is 37,000 / m where p = k = 1 has "
-        "15 / m, so that S R / d is half of all noise that shrinks with m from 1.9 million facts and 2.9 million "
+        "against both S and R asks for, m d ~ S R is out of reach: a fact's own noise is 37,000 / m where p = k = 1 "
+        "has 15 / m, so that S R / d is half of all noise that shrinks with m from 1.9 million facts and 2.9 million "
         "neurons on (d = 257).",
         _widths({
             "smoke": {_own(24, 4, 33): 1024, _own(24, 4, 65, p=2): 1600, _own(24, 4, 65, p=3): 11000},
