@@ -1,5 +1,6 @@
 """Figures and claims from Python: run, stored, judged again, drawn again, and as a page."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +61,10 @@ def test_a_claim_is_judged_again_from_what_is_stored(store: Path) -> None:
 def test_one_page_shows_figures_and_claims(store: Path, tmp_path: Path) -> None:
     with Store(store) as opened:
         made = reproduce("fig6", preset="smoke", store=opened, out=tmp_path, figures_only=True)
+        numbers = json.loads(made.results.read_text())
+        assert numbers["preset"] == "smoke"
+        assert [line["id"] for line in numbers["claims"]] == list(registry.claims())
+        assert numbers["figures"][0]["fits"] == made.figures[0].as_json()["fits"]
     assert made.page.read_text().count("gradient-step") == 1
     assert [drawn.figure.name for drawn in made.figures] == ["fig6"]
     assert len(made.claims) == len(registry.claims())

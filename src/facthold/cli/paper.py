@@ -122,6 +122,7 @@ def reproduce(
     for file in (file for drawn in done.figures for file in drawn.files):
         typer.echo(f"picture: {file}")
     typer.echo(f"report:  {done.page}")
+    typer.echo(f"numbers: {done.results}")
 
 
 def _print_fits(drawn: api.Drawn) -> None:

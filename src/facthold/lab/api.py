@@ -16,7 +16,7 @@ from facthold.lab.places import Place
 from facthold.lab.provenance import provenance
 from facthold.lab.registry import claims as claims
 from facthold.lab.registry import figures as figures
-from facthold.lab.report import write_report
+from facthold.lab.report import write_report, write_results
 from facthold.lab.runner import Listener, run_cells
 from facthold.lab.store import Rows, Store, default_store_path
 from facthold.measure.scaling import Fit
@@ -97,6 +97,7 @@ class Reproduced:
     figures: Sequence[Drawn]
     claims: Sequence[Judged]
     page: Path
+    results: Path  # the same numbers as JSON
     left_out: Mapping[str, str]  # figures that are not possible here, and why
 
 
@@ -119,7 +120,8 @@ def reproduce(
         judged = [_judged(claim, preset, kept) for claim in claims().values()]
     about, claimed = provenance(time.perf_counter() - start), [claim.as_json() for claim in judged]
     page = write_report(Path(out) / "report.html", drawn, claimed, about, arguments)
-    return Reproduced(drawn, judged, page, left_out)
+    numbers = write_results(Path(out) / "results.json", drawn, claimed, about, preset)
+    return Reproduced(drawn, judged, page, numbers, left_out)
 
 
 def results(kind: str | None = None, *, store: AnyStore = None) -> Rows:

@@ -1,6 +1,8 @@
 """One HTML page with every figure, every claim and where they come from, that needs nothing but itself."""
 
 import base64
+import dataclasses
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +32,19 @@ def write_report(
     page = render([figure_section(one, arguments) for one in drawn], claims, provenance)
     with writing(path) as stream:
         stream.write(page.encode())
+    return Path(path)
+
+
+def write_results(
+    path: str | Path, drawn: "Sequence[Drawn]", claims: Sequence[Mapping[str, Any]], provenance: Provenance, preset: str
+) -> Path:
+    """What the page says in numbers, as JSON: every claim's verdict, every figure's fits and notes."""
+    results = {
+        "preset": preset, "provenance": dataclasses.asdict(provenance), "claims": list(claims),
+        "figures": [one.as_json() | {"files": [file.name for file in one.files]} for one in drawn],
+    }  # fmt: skip
+    with writing(path) as stream:
+        stream.write((json.dumps(results, indent=1) + "\n").encode())
     return Path(path)
 
 
