@@ -22,7 +22,7 @@ from facthold.cli.app import main
 from facthold.facts.prompts import Prompts
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge.build import FRESH as BUILT_FRESH
-from facthold.knowledge.build import build
+from facthold.knowledge.build import PROMPTS, build
 from facthold.knowledge.edit import PROBES, specificity
 from facthold.knowledge.locate import DIRECT, MLP, locate_all
 from facthold.knowledge.model import Model, load
@@ -243,7 +243,8 @@ def test_a_built_model_does_what_its_report_says(name: str, tmp_path: Path) -> N
     """Its recall and its smallest margin, in the prompts that judge; and its recall in the eye's."""
     built = build(FactTable.from_rows(SPARSE), recipe=name)
     seen = eye.Eye(built.save(tmp_path / "m.safetensors"))
-    margins = seen.margins(table_prompts(built.problem, seed=BUILT_FRESH)[0])
+    drawn = table_prompts(built.problem, draws=-(-PROMPTS // len(SPARSE)), seed=BUILT_FRESH)
+    margins = np.concatenate([seen.margins(prompts) for prompts in drawn])
     assert built.report.recall == (margins > 0).mean() == seen.recall(1)
     assert built.report.smallest_margin == pytest.approx(margins.min(), rel=1e-9)
     assert built.recall == seen.recall(2)

@@ -15,7 +15,7 @@ from facthold._util.keys import derive
 from facthold.construct.dimensions import SEEN_BY, gate_sight
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.table import FactTable, random_table
-from facthold.knowledge.build import FRESH, build
+from facthold.knowledge.build import build
 from facthold.measure.bits import table_bits
 from facthold.measure.fact_recall import fact_margins
 from facthold.models.judge import judge_table
@@ -51,21 +51,6 @@ def test_the_task_is_the_papers_and_among_the_answers_is_named() -> None:
     for one in (built, among):
         assert len(one.problem.U) == table.A + (one.problem.n_tokens if one is built else 0)
         assert judge_table(one.model, one.problem, seed=7).recalled.all()
-
-
-def test_a_model_is_judged_in_prompts_that_no_search_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = []
-
-    def judged(*args: Any, seed: int = 0, **more: Any) -> Any:
-        seeds.append(seed)
-        return judge_table(*args, seed=seed, **more)
-
-    monkeypatch.setattr("facthold.knowledge.build.judge_table", judged)
-    build(FactTable.from_rows(XOR), recipe="selected", seed=3)
-    *searched, last = seeds
-    assert searched
-    assert last == FRESH + 3
-    assert last not in searched
 
 
 @pytest.mark.slow
@@ -232,7 +217,7 @@ def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path, monkeypatch:
     calls = []
 
     def dies_later(group: Any, m: int, *rest: Any, **more: Any) -> Any:
-        if len(calls) >= 4:  # several threads call: more than four may have come to an end
+        if len(calls) >= 2:  # several threads call: more than two may have come to an end
             raise MemoryError("killed")
         found = store_group(group, m, *rest, **more)
         calls.append(m)  # those in flight are lost
@@ -247,7 +232,7 @@ def test_what_was_tried_is_kept_and_not_tried_again(tmp_path: Path, monkeypatch:
     n_kept, total = len(Kept(out, mark).tries), sum(len(width.tries) for width in whole.report.widths)
     calls.clear()
     again = build(table, recipe="gated", beside=out)
-    assert n_kept >= 3  # the fourth may not have been written yet when the fifth died
+    assert n_kept >= 1  # the second may not have been written yet when the third died
     assert len(calls) <= total - n_kept
     np.testing.assert_array_equal(again.model.mlp.V, whole.model.mlp.V)
     assert again.report.kept is not None

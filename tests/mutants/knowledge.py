@@ -7,8 +7,8 @@ BUILD = (
     Mutant(
         "build: judged on the prompts of its search",
         "knowledge/build.py",
-        "judge_table(made.model, made.problem, seed=seed + FRESH)",
-        "judge_table(made.model, made.problem)",
+        "judge_table(made.model, made.problem, draws=_draws(table), seed=seed + FRESH)",
+        "judge_table(made.model, made.problem, draws=_draws(table))",
         tests=(
             "knowledge/test_build.py::test_a_model_is_judged_in_prompts_that_its_search_has_not_seen",
             f"{EYE}a_built_model_does_what_its_report_says[values]",

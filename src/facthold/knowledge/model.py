@@ -84,7 +84,7 @@ class Model:
 
     @cached_property
     def recall(self) -> float:
-        """The share of its facts that it says right, each in one prompt with fresh noise."""
+        """The share of its facts that it says right, each in one prompt with noise of its own."""
         return float(judge_table(self.model, self.problem, seed=FRESH).recalled.mean())
 
     @property

@@ -144,7 +144,7 @@ def test_samples_of_one_source_are_drawn_apart() -> None:
     [
         ({"S": 0}, "S=0 must be at least 1"),
         ({"D": 0}, "D=0 must be at least 1"),
-        ({"n_noise": 0}, "n_noise=0 must be at least 1"),
+        ({"n_noise": -1}, "n_noise=-1 must be at least 0"),
         ({"source": "country"}, "unknown source of facts 'country'"),
         ({"source": "countries"}, "R=2 and D=4 are sizes of random tables; leave them 0 for countries"),
         ({"source": "countries", "R": 0, "D": 0, "S": -1}, "S=-1 must be at least 0"),
