@@ -12,7 +12,7 @@ import pytest
 
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
-from facthold.construct.dimensions import SEEN_BY, gate_sight
+from facthold.construct.dimensions import gate_sight, seen_by
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge.build import build
@@ -175,7 +175,7 @@ def test_shape_leaves_room_for_noise_and_grows_with_the_table() -> None:
         d, gates = gated.dimensions(table)
         assert gates + table.R <= d
         seen, *_ = gate_sight(table.S, table.S + 2 * table.R, d)
-        assert gates * seen >= SEEN_BY * table.S
+        assert gates * seen >= seen_by(table.S) * table.S
     assert gated.dimensions(large) > gated.dimensions(small) > gated.dimensions(small, 8)
 
 

@@ -12,7 +12,6 @@ GAP = 0.1  # between EOS and the tokens below it in a gate, in standard deviatio
 CHOSEN = 8  # tokens that a gate is made to see: those that other gates see least
 CONDITION, CHOICE = 1.7, 0.8  # dimensions for each that Gardner's count takes: below EOS, and chosen where it is easy
 WORTH = 5  # tokens that are seen by chance, for each that is chosen: of those some are seen by many gates
-SEEN_BY = 6.0  # gates that see a token, on average: none is then seen by none, and few by one alone
 SLACK = 1.8  # first guess of a gated model's width over figure 1's guide line: training there is ten times as long
 WIDTHS = 4.0  # so many times sqrt(delta) above delta: all of some hundred heads then separate
 
@@ -91,6 +90,12 @@ def tokens_per_head(S: int, R: int, H: int) -> int:
     return smallest(lambda M: -(-S // M) - (-R // M) <= H, max(S, R))
 
 
+def seen_by(many: int) -> float:
+    """Gates that must see a token on average, so that of all of them hardly one is seen by a single gate: codes of such
+    tokens lie on one line, where no number of neurons tells many of them apart."""
+    return 4 + math.log(many) / 2
+
+
 def gated_dimensions(few: int, many: int, K: float, n_noise: int, d: int | None = None) -> tuple[int, int]:
     """d, and the number of gates, for K weights that see something.
 
@@ -102,11 +107,11 @@ def gated_dimensions(few: int, many: int, K: float, n_noise: int, d: int | None 
 
     def fewest_gates(d: int) -> float:
         seen, *_ = gate_sight(many, n_noise + few, d)
-        return max(codes, math.ceil(SEEN_BY * many / seen)) if seen else math.inf
+        return max(codes, math.ceil(seen_by(many) * many / seen)) if seen else math.inf
 
     if d is None:
         least = max(few + codes, 4 * math.ceil(0.35 * K ** (1 / 3)))
-        most = few + codes + 2 * (n_noise + few) + math.ceil(SEEN_BY * many)
+        most = few + codes + 2 * (n_noise + few) + math.ceil(seen_by(many) * many)
         d = smallest(lambda d: d >= least and few + fewest_gates(d) <= d, max(least, most))
     return d, int(max(1, min(max(fewest_gates(d), round(math.sqrt(K / 2)) - d), d - few)))
 

@@ -22,7 +22,7 @@ from facthold.train.protocols import BATCH, LEARNING, MARGIN, Protocol, protocol
 RANDOM = "random"
 TRAINED, GATED = "trained", "gated"
 VARIANT = "code"  # of trained models
-GATED_SPEC: dict[str, Any] = {"training": LEARNING.spec, "margin": MARGIN, "gates": "inequalities"}  # of `gated`
+GATED_SPEC: dict[str, Any] = {"training": LEARNING.spec, "margin": MARGIN, "gates": "4 + ln(S) / 2"}  # of `gated`
 
 
 def recalled(made: Made, seed: int) -> np.ndarray:
