@@ -157,7 +157,8 @@ def test_every_subject_is_seen(embeddings: str, n_noise: int) -> None:
     gates = gate_heads(problem, n_gates, key=KEY)
     phi = problem.phi.astype(float)
     opened = phi[:150] @ gates.keys[:n_gates].T > gates.keys[:n_gates] @ phi[problem.EOS]
-    assert opened.sum(axis=1).min() >= 2
+    # The count is for embeddings of one length. Short ones, among Gaussians, score less: one gate may be all.
+    assert opened.sum(axis=1).min() >= (2 if embeddings == "sphere" else 1)
     seen, *_ = gate_sight(150, n_noise + 3, d)
     assert 0.75 * seen < opened.sum(axis=0).mean() < 1.5 * seen
     codes = gates.codes[:150, :n_gates]
