@@ -7,9 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from facthold.lab.claim import Judged, Verdict
 from facthold.lab.store import Store
 
 Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [(("holds", "drifts"), 0), (("holds", "fails", "not decided"), 1), (("drifts", "not decided"), 3),
+     (("holds", "not run"), 0)],
+)  # fmt: skip
+def test_what_is_not_decided_does_not_pass(
+    verdicts: tuple[Verdict, ...], code: int, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = [Judged("x", "here", "It is so.", "Twice.", "1", "1", "exact", verdict) for verdict in verdicts]
+    monkeypatch.setattr("facthold.lab.api.verify", lambda *ids, **options: judged)
+    found, out, _ = run("verify")
+    assert found == code
+    assert "changed    Twice." in out
 
 
 def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
@@ -17,7 +33,7 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
     assert code == 0, err
     lines = json.loads(out)
     assert [line["id"] for line in lines] == ["margin-in-image", "gradient-step"]
-    names = {"id", "place", "statement", "predicted", "measured", "error", "verdict", "drift", "next"}
+    names = {"id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next"}
     assert all(set(line) == names for line in lines)
     assert all(line["verdict"] == "holds" for line in lines)
     assert "2 holds: " in run("verify", "margin-in-image", "gradient-step", "--preset", "smoke", "--stored")[1]

@@ -470,6 +470,14 @@ TRAINING = (
         recipes=("train",),
     ),
     Mutant(
+        "the authors' rule: every fact is looked at",
+        "train/tasks.py",
+        "        if self.sampled:\n",
+        "        if self.sampled and self.batch == 0:\n",
+        tests=("train/test_rules.py::test_a_look_is_at_drawn_prompts_and_the_best_one_counts",),
+        recipes=("train",),
+    ),
+    Mutant(
         "training: every step asks the same prompts",
         "train/tasks.py",
         "facts = asked.prompts.draw(self.batch, key=k_facts)",

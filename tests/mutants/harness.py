@@ -1,7 +1,7 @@
 """Deliberate faults, one at a time: each is made in a copy of src, and claims and tests have to turn red there.
 
-A claim turns red where its verdict was 'holds' or 'drifts' and is 'not decided' or 'fails'; an error is red too. A test
-turns red where it fails. Healthy code has to be green at the same claim and test, else a fault shows nothing. Each look
+A claim turns red where its verdict was 'holds' or 'drifts' and is 'not decided' or 'fails', or was 'not decided' and
+'fails'; an error is red too. A test turns red where it fails. Where healthy code fails, a fault shows nothing. A look
 is a process of its own that imports facthold from the copy; the repository is never written to.
 """
 
@@ -127,9 +127,7 @@ class Outcome:
     @property
     def red(self) -> list[str]:
         """The claims and tests that see it."""
-        return [
-            n for n, was in self.healthy.items() if was in GREEN and n in self.broken and _worse(was, self.broken[n])
-        ]
+        return [n for n, was in self.healthy.items() if n in self.broken and _worse(was, self.broken[n])]
 
     @property
     def missed(self) -> list[str]:
@@ -138,9 +136,9 @@ class Outcome:
 
 
 def _worse(was: str, now: str) -> bool:
-    if was == "passed":
-        return now != "passed"
-    return now not in GREEN and ORDER.index(now) > ORDER.index(was)
+    if was not in ORDER:  # of a test
+        return was == "passed" and now != "passed"
+    return was not in ("fails", "error") and now not in GREEN and ORDER.index(now) > ORDER.index(was)
 
 
 class Results:
@@ -205,10 +203,12 @@ def run(mutant: AnyMutant, results: Results, looker: Looker | None, store: str =
     fault = (mutant.file, mutant.old, mutant.new) if isinstance(mutant, Mutant) else (mutant.change,)
     own = hashlib.sha256(json.dumps(fault).encode()).hexdigest()[:12]
     if isinstance(mutant, Mutant):
-        before, broken = healthy(names, results, looker), _seen(own, mutant, names, results, looker)
+        before, broken = healthy(names, results, looker, store), _seen(own, mutant, names, results, looker)
     else:  # rows are those of the store
         before = healthy(names, results, looker, store)
         broken = _seen(own, None, names, results, looker, mutant.change, store)
+        if "error" in broken.values():  # a judge that breaks down on such rows has not judged them
+            raise ValueError(f"mutant {mutant.name!r}: its rows could not be judged")
     return Outcome(mutant.name, before, broken)
 
 

@@ -228,13 +228,14 @@ ROWS = (
         RowsMutant(f"{claim}: {words}", f"{claim}@quick", change)
         for claim in ("linear-trained-growth", "mlp-trained-growth", "fixed-outputs-growth")
         for words, change in (
-            ("capacities a third", "fewer"),
+            ("half the capacities", "half"),
+            ("twice the capacities", "twice"),
             ("the same capacity at every size", "flat"),
             ("a ceiling is no capacity", "beyond"),
         )
     ),
-    RowsMutant("figure 4: a third of the facts per parameter", "facts-per-parameter@quick", "fewer"),
-    RowsMutant("figure 4: three times the facts per parameter", "facts-per-parameter@quick", "more"),
+    RowsMutant("figure 4: half the facts per parameter", "facts-per-parameter@quick", "half"),
+    RowsMutant("figure 4: twice the facts per parameter", "facts-per-parameter@quick", "twice"),
     *(
         RowsMutant(f"{claim}: {words}", f"{claim}@quick", change)
         for claim in ("facts-heads", "facts-own-answers", "facts-few-relations")
@@ -242,10 +243,13 @@ ROWS = (
     ),
     RowsMutant("the authors' rule: a third of the facts", "authors-rule@quick", "fewer_by_their_rule"),
     RowsMutant("the authors' rule: three times the facts", "authors-rule@quick", "more_by_their_rule"),
+    RowsMutant("separability: a third of the capacity at 100%", "separability@quick", "fewer_where_all"),
+    RowsMutant("separability: closed forms hold more at 100%", "separability@quick", "more_where_all"),
     RowsMutant("heat map: the same width for every attention", "attention-for-mlp@quick", "constant"),
     RowsMutant("heat map: no width was enough", "attention-for-mlp@quick", "beyond"),
     RowsMutant("heat map: little attention is enough", "attention-floor@quick", "lossless"),
     RowsMutant("heat map: little attention is nearly enough", "attention-floor@quick", "nearly"),
+    RowsMutant("heat map: many heads fall short too", "attention-floor@quick", "forgetful"),
 )
 
 MUTANTS: tuple[AnyMutant, ...] = (*STAGES, *LAWS, *LIMITS, *PLAN, *ROWS)

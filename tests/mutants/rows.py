@@ -11,9 +11,13 @@ SIZES = ("size", "size_min", "size_max", "n_params", "md", "Hd_h")  # what one o
 
 def _changed(row: Row, names: tuple[str, ...], change: Callable[[float], float]) -> Row:
     """The row with these numbers changed, in itself and in its seeds. Sizes that a cell was given stay as they are."""
-    own = {name: change(row[name]) for name in names if isinstance(row.get(name), int | float)}
+
+    def one(value: float) -> float:
+        return round(change(value)) if isinstance(value, int) else change(value)  # a count stays one
+
+    own = {name: one(row[name]) for name in names if isinstance(row.get(name), int | float)}
     seeds = [
-        seed | {name: change(seed[name]) for name in names if isinstance(seed.get(name), int | float)}
+        seed | {name: one(seed[name]) for name in names if isinstance(seed.get(name), int | float)}
         for seed in row.get("per_seed", ())
     ]
     return row | own | ({"per_seed": seeds} if seeds else {})
@@ -27,6 +31,16 @@ def fewer(row: Row) -> Row:
 def more(row: Row) -> Row:
     """Capacities three times as large."""
     return _changed(row, CAPACITIES, lambda N: 3 * N)
+
+
+def half(row: Row) -> Row:
+    """Capacities half of what they are; of S subjects and as many relations, half of their facts."""
+    return _changed(row, CAPACITIES, lambda N: N / 2 if "growth" not in row else N / 2**0.5)
+
+
+def twice(row: Row) -> Row:
+    """Twice the capacities; of S subjects and as many relations, twice their facts."""
+    return _changed(row, CAPACITIES, lambda N: 2 * N if "growth" not in row else N * 2**0.5)
 
 
 def flat(row: Row) -> Row:
@@ -62,6 +76,11 @@ def lossless(row: Row) -> Row:
     return row | {name: 1.0 for name in ("accuracy", "recall", "share") if name in row}
 
 
+def forgetful(row: Row) -> Row:
+    """Every model recalls 95%."""
+    return row | {name: 0.95 for name in ("accuracy", "recall", "share") if name in row}
+
+
 def nearly(row: Row) -> Row:
     """Every model recalls 99.5%."""
     return row | {name: 0.995 for name in ("accuracy", "recall", "share") if name in row}
@@ -73,3 +92,12 @@ def fewer_by_their_rule(row: Row) -> Row:
 
 def more_by_their_rule(row: Row) -> Row:
     return more(row) if row["rule"] == "authors" else row
+
+
+def fewer_where_all(row: Row) -> Row:
+    """A third of the capacity where every association is asked for."""
+    return fewer(row) if row["goal"] == 1 else row
+
+
+def more_where_all(row: Row) -> Row:
+    return more(row) if row["goal"] == 1 else row

@@ -4,6 +4,7 @@ What was seen is kept in out/mutants.json, by fault and source: a run that was s
 """
 
 import argparse
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from mutants.catalogue import MUTANTS
 from mutants.harness import LIGHT, RESULTS, ROOT, AnyMutant, Looker, Mutant, Only, Outcome, Results, run
 
 TABLE = ROOT / "docs" / "mutants.md"
+STORED = ROOT / "docs" / "results.sqlite"
 ONLY: dict[str, Only] = {
     "all": bool,
     "light": LIGHT,
@@ -27,7 +29,7 @@ ONLY: dict[str, Only] = {
 INTRODUCTION = """# Deliberate faults
 
 Each line is a fault that was put into a copy of the code, one at a time (`make mutants`), and what turned red by it: a
-claim whose verdict fell to "fails" or "not decided", or a test that failed. Without the fault all of them are green.
+claim whose verdict fell to "fails" or "not decided" (or from that to "fails"), or a test that failed.
 
 | fault | in | claims that turn red | tests that turn red | that should and do not |
 |---|---|---|---|---|
@@ -49,19 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names of faults; none: all")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--store", default=str(RESULTS.with_name("mutants.sqlite")), help="healthy rows of long claims")
+    parser.add_argument("--store", type=Path, default=STORED, help="rows of healthy claims; a copy of it is used")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--stored", action="store_true", help="look at nothing: the table of what is kept")
     parser.add_argument("--only", choices=ONLY, default="all", help="which claims and tests are looked at")
     given = parser.parse_args(arguments)
     chosen = [m for m in MUTANTS if not given.names or any(part in m.name for part in given.names)]
     results, outcomes, own, stack = Results(given.results), {}, local(), ExitStack()
+    rows = given.results.with_suffix(".sqlite")  # what is not stored is computed into the copy
+    if not given.stored and not rows.exists():
+        rows.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(given.store, rows)
 
     def tried(mutant: AnyMutant) -> Outcome:
         start = time.perf_counter()
         if not hasattr(own, "looker"):
             own.looker = None if given.stored else stack.enter_context(Looker())
-        outcome = run(mutant, results, own.looker, given.store, ONLY[given.only])
+        outcome = run(mutant, results, own.looker, str(rows), ONLY[given.only])
         if not outcome.broken:
             return outcome
         seen = "caught" if outcome.red and not outcome.missed else "NOT caught" if not outcome.red else "caught in part"

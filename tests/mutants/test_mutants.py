@@ -28,11 +28,12 @@ def test_every_claim_and_every_recipe_has_two_faults() -> None:
     assert {name for name in known if counts.get(name, 0) < 2} == PENDING
 
 
-def test_red_is_worse_than_healthy_and_undecided_is_not_worse_than_undecided() -> None:
+def test_red_is_worse_than_healthy() -> None:
     healthy = {"a": "holds", "b": "drifts", "c": "not decided", "d": "passed", "e": "holds"}
     outcome = Outcome("x", healthy, {"a": "not decided", "b": "holds", "c": "fails", "d": "failed", "e": "drifts"})
-    assert outcome.red == ["a", "d"]
-    assert outcome.missed == ["b", "c", "e"]
+    assert outcome.red == ["a", "c", "d"]
+    assert outcome.missed == ["b", "e"]
+    assert Outcome("x", {"a": "not decided", "b": "fails"}, {"a": "not decided", "b": "fails"}).red == []
     assert Outcome("x", {"a": "holds"}, {"a": "error"}).red == ["a"]
 
 

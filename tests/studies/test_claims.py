@@ -15,7 +15,7 @@ from facthold.lab.registry import claim, claims, figures
 from facthold.lab.runner import run_cells
 from facthold.lab.store import Store
 from facthold.studies.constructions.built import BuiltSize
-from facthold.studies.judging import all_of, at_preset, seeds_at
+from facthold.studies.judging import all_of, at_preset, fresh_seeds, seeds_at
 from facthold.studies.memories.capacity import Capacity
 
 Row = dict[str, Any]
@@ -98,11 +98,13 @@ def _check_report(id: str, path: Path) -> None:
     with Store(path) as store:
         rows = run_cells([_coarse(cell) for cell in claim(id).cells("smoke")], store)
     judged = claim(id).report(rows)
-    assert judged.verdict in (("holds",) if id in AT_ANY_SIZE else set(MEANINGS) - {"not run"}), judged
+    assert judged.verdict in (("holds", "drifts") if id in AT_ANY_SIZE else set(MEANINGS) - {"not run"}), judged
     values = json.loads(json.dumps(judged.as_json()))
-    assert list(values) == ["id", "place", "statement", "predicted", "measured", "error", "verdict", "drift", "next"]
+    assert list(values) == [
+        "id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next",
+    ]  # fmt: skip
     assert all(isinstance(value, str) for value in values.values())
-    assert all(values[name] for name in values if name not in ("drift", "next"))
+    assert all(values[name] for name in values if name not in ("changed", "drift", "next"))
 
 
 def test_paper_falls_back_to_quick() -> None:
@@ -110,6 +112,15 @@ def test_paper_falls_back_to_quick() -> None:
     assert at_preset({"quick": 1, "paper": 2}, "paper") == 2
     with pytest.raises(ValueError, match="unknown preset"):
         at_preset({"quick": 1}, "large")
+
+
+def test_fresh_seeds_are_those_that_nothing_was_chosen_on() -> None:
+    assert fresh_seeds("quick", 3) == (100, 101, 102)
+    assert fresh_seeds("smoke", 3) == (0, 1)
+    for id in ("outer-product-growth", "low-rank-growth", "exact-recall", "mlp-memory-growth", "mlp-growth",
+               "mlp-answers", "mlp-degrees", "part-of-table", "efficiency", "rounding", "separability"):  # fmt: skip
+        assert claim(id).changed
+        assert all(min(cell.seeds) >= 100 for cell in claim(id).cells("quick")), id  # type: ignore[attr-defined]
 
 
 def test_smoke_has_two_seeds() -> None:

@@ -7,7 +7,16 @@ import pytest
 
 from facthold.lab.claim import MEANINGS
 from facthold.measure.scaling import fit_exponent
-from facthold.studies.judging import by_seed, drifting, judge_constant, judge_exponent, judge_law, mean_of, not_found
+from facthold.studies.judging import (
+    by_seed,
+    drifting,
+    judge_constant,
+    judge_exponent,
+    judge_law,
+    judge_mean,
+    mean_of,
+    not_found,
+)
 
 Row = dict[str, object]
 
@@ -92,6 +101,13 @@ def test_a_mean_has_an_interval_of_four_standard_errors() -> None:
     mean, error, (low, high) = mean_of([1.0, 2.0, 3.0, 4.0])
     assert (mean, error) == (2.5, pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2))
     assert (low, high) == pytest.approx((mean - 4 * error, mean + 4 * error))
+
+
+def test_an_exact_mean_needs_its_tolerance() -> None:
+    assert judge_mean("x", [1.001, 0.001], 1.0, 0.05).verdict == "holds"
+    assert judge_mean("x", [1.01, 0.001], 1.0, 0.05).verdict == "drifts"
+    assert judge_mean("x", [1.01, 0.1], 1.0, 0.05).verdict == "not decided"
+    assert judge_mean("x", [1.2, 0.001], 1.0, 0.05).verdict == "fails"
 
 
 def test_an_exponent_without_three_sizes_is_refused() -> None:

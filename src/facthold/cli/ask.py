@@ -42,7 +42,8 @@ def ask(
 ) -> None:
     """Ask a model for a fact. Without a question, ask line by line: 'France, capital' or 'the capital of France'.
 
-    The pass through the model is float64.
+    It says the best of the whole vocabulary, or of the answers where the model was made for that (build --variant). The
+    pass through it is float64.
     """
     if subject is not None and relation is None:
         raise ValueError(f"a relation is missing after the subject {subject!r}; for a free prompt, take --prompt")
@@ -155,7 +156,7 @@ def locate(
 ) -> None:
     """Take the margin of a fact apart: what each head adds, directly and through the MLP, and what is left without it.
 
-    All in float64.
+    The best rival is that of the whole vocabulary, or of the answers where the model was made for that. All in float64.
     """
     if all and subject is not None:
         raise ValueError(f"take one of --all and a fact, {subject!r}")

@@ -38,7 +38,8 @@ def bits(
 ) -> None:
     """Round the weights of a model to a uniform grid, and find the fewest bits at which it still knows what it stores.
 
-    A fact of a transformer counts where it is right in several prompts. Bits are those of all weights, of the scales
+    A fact of a transformer counts where it is right in several prompts, over the whole vocabulary unless the model was
+    made for the answers alone. Bits are those of all weights, of the scales
     (32 each) and of the choice of grids; the embeddings are left out.
     """
     Between(low=0, most=1).check("accuracy", accuracy)

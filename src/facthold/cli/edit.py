@@ -43,7 +43,8 @@ def edit(
     """Give a fact another answer, add one or forget one, by a change of rank one and without training (in float64).
 
     The change is made in the last linear map; where other facts would be lost by that, the fact gets a neuron of its
-    own. For a new relation, build the model again.
+    own. What holds is judged over the whole vocabulary, unless the model was made for the answers alone. For a new
+    relation, build the model again.
     """
     if add and forget:
         raise ValueError("take one of --add and --forget")

@@ -24,6 +24,7 @@ from facthold.lab.store import default_store_path
 
 FOLDER = Path("facthold-out")
 WIDTH = 80  # of the lines of a verdict
+FAILS, UNDECIDED = 1, 3  # exit codes of `verify`; 2 is for a wrong argument
 SHOWN = 5  # how many of the largest cells a dry run names
 
 
@@ -71,7 +72,8 @@ def verify(
     store: o.Store = None,
     json: o.Json = False,
 ) -> None:
-    """Check the claims of the paper against measurements. Exit code 1 if one fails.
+    """Check the claims of the paper against measurements. Exit code 1 if one fails, 3 if none does but one is not
+    decided.
 
     Training and recall are float32; solvers and the identity of the gradient step are float64.
     """
@@ -86,8 +88,9 @@ def verify(
             "store"
         )
     print_json([claim.as_json() for claim in judged]) if json else _print_claims(judged)
-    if any(claim.verdict == "fails" for claim in judged):
-        raise typer.Exit(1)
+    found = {claim.verdict for claim in judged}
+    if code := FAILS if "fails" in found else UNDECIDED if "not decided" in found else 0:
+        raise typer.Exit(code)
 
 
 @command()
@@ -143,7 +146,7 @@ def _print_claims(judged: Sequence[Judged]) -> None:
     """A paragraph for each claim, and how many there are of each verdict."""
     for claim in judged:
         typer.echo(f"{claim.verdict.upper():<12} {claim.id} ({claim.place})")
-        parts = {name: getattr(claim, name) for name in ("predicted", "measured", "error", "drift", "next")}
+        parts = {name: getattr(claim, name) for name in ("predicted", "measured", "error", "drift", "next", "changed")}
         for name, text in {"": claim.statement, **parts}.items():
             if text:
                 typer.echo(textwrap.fill(text, WIDTH, initial_indent=f"  {name:<10} ", subsequent_indent=" " * 13))

@@ -47,7 +47,8 @@ def plan(
     """Say how large a model must be for so many facts: bits that no model can do without, and the size that each
     construction and training need, with megabytes and seconds.
 
-    Sizes come from laws that were fitted to measured ones, and are the upper end of an interval for a new table.
+    Sizes come from laws that were fitted to measured ones, and are the upper end of an interval for a new table. The
+    task is the paper's: the arg max over the whole vocabulary, with as many noise tokens as subjects and relations.
     """
     sizes = {"subjects": subjects, "relations": relations, "answers": answers}
     if calibrate:

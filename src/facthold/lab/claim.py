@@ -16,7 +16,7 @@ MEANINGS: Mapping[Verdict, str] = {
     "fails": "the interval excludes what is stated, tolerance and all",
     "not run": "some cells are not stored",
 }
-"""From the best to the worst. A wider interval never turns 'fails' or 'not decided' into something better."""
+"""From the best to the worst. A wider interval never turns what fails or is not decided into what holds or drifts."""
 Interval = tuple[float, float]
 ROUNDING = 1e-9  # of an interval's ends: what is exact is not to drift by its last digit
 
@@ -81,6 +81,8 @@ class Claim:
     cells: Callable[[str], list[Cell]]
     """The cells that a preset needs."""
     judge: Callable[[Sequence[Values]], Judgement]
+    changed: str = ""
+    """What of its law, its sizes or its tolerances was changed after results had been seen, and why."""
 
     def __post_init__(self) -> None:
         """A preset that does not exist is refused for every claim alike."""
@@ -95,9 +97,8 @@ class Claim:
     def report(self, rows: Sequence[Values] | None) -> "Judged":
         """The verdict on these rows; without rows it was not run."""
         if rows is None:
-            return Judged(self.id, self.place, self.statement)
-        judgement = self.judge(rows)
-        return Judged(self.id, self.place, self.statement, **vars(judgement))
+            return Judged(self.id, self.place, self.statement, self.changed)
+        return Judged(self.id, self.place, self.statement, self.changed, **vars(self.judge(rows)))
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class Judged:
     id: str
     place: str
     statement: str
+    changed: str = ""
     predicted: str | None = None
     measured: str | None = None
     error: str | None = None

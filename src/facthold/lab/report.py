@@ -20,7 +20,7 @@ TITLE = "facthold: factual recall in transformers"
 COLOURS = {"holds": "good", "drifts": "drift", "not decided": "open", "fails": "bad", "not run": "open"}
 MARKS = {"good": "✓", "drift": "↘", "bad": "✗", "open": "○"}
 NOTHING = "–"
-CLAIM = ("id", "place", "statement", "predicted", "measured", "error", "drift", "next", "verdict")
+CLAIM = ("id", "place", "statement", "predicted", "measured", "error", "drift", "next", "changed", "verdict")
 FIT = ("name", "slope", "constant", "interval", "n")  # columns of claims and of fits
 
 

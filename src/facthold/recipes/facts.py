@@ -206,7 +206,7 @@ GATED = FactRecipe(
 
 HEADS = 4
 """Of trained models at every size: with eight, heads of the smallest models have one dimension, and such models hold
-half as much per parameter (docs/findings.md). d is a multiple of it, and H d_h = d."""
+half as much per parameter. d is a multiple of it, and H d_h = d."""
 BETA = 4  # m = 4 d, as in most of figure 4
 
 

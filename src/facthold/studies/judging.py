@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any, TypeVar
+
+import numpy as np
 
 from facthold._util.errors import unknown
 from facthold.lab import Judgement, Values, Verdict, near, worst
@@ -18,6 +20,7 @@ TOLERANCE = 0.12  # how far a measured exponent may lie from the predicted one
 LAW_EXPONENT = 0.05  # the same for a law without free constants: over a decade of sizes it is a drift of 12%
 LAW_TOLERANCE = 0.1  # how far what is measured may lie from a law without free constants, as a share of it
 CONSTANT_TOLERANCE = 0.25  # how far a fitted constant may lie from the authors' guide line, as a share of it
+FRESH = 100  # seeds from here on are for judging alone
 STANDARD_ERRORS = 4.0  # how far a measured mean may lie from an exact prediction: beyond it once in 16,000 by chance
 
 T = TypeVar("T")
@@ -40,6 +43,11 @@ def at_preset(presets: Mapping[str, T], preset: str) -> T:
 def seeds_at(preset: str, n: int, first: int = 0) -> tuple[int, ...]:
     """n seeds; two at preset smoke."""
     return tuple(range(first, first + (2 if preset == "smoke" else n)))
+
+
+def fresh_seeds(preset: str, n: int) -> tuple[int, ...]:
+    """n seeds that took no part where a law, sizes or constants were chosen; smoke, which decides nothing, has two."""
+    return seeds_at(preset, n, 0 if preset == "smoke" else FRESH)
 
 
 def exponent(name: str, x: Sequence[Number], y: Sequence[Number]) -> list[Fit]:
@@ -80,13 +88,31 @@ def by_seed(rows: Sequence[Values], *, between: bool = False) -> list[Values]:
             return {"N": None, "status": seed["status"]}
         return {"N": (seed["stored"] + seed["refused"]) / 2 if between else seed["stored"], "status": FOUND}
 
-    return [{**r, **alone(seed)} for r in rows for seed in r["per_seed"]]
+    return [{**r, "seed": seed["seed"], **alone(seed)} for r in rows for seed in r["per_seed"]]
+
+
+Mean = list[float]  # of independent values: the mean and its standard error
+
+
+def mean_and_error(values: Sequence[float] | np.ndarray) -> Mean:
+    """As a row keeps them."""
+    return [float(np.mean(values)), float(np.std(values, ddof=1)) / len(values) ** 0.5]
 
 
 def mean_of(values: Sequence[float]) -> tuple[float, float, Interval]:
     """The mean, its standard error, and the interval of `STANDARD_ERRORS` around it."""
-    mean, error = fmean(values), stdev(values) / len(values) ** 0.5
+    mean, error = mean_and_error(values)
     return mean, error, (mean - STANDARD_ERRORS * error, mean + STANDARD_ERRORS * error)
+
+
+def judge_mean(name: str, measured: Mean, stated: float, tolerance: float) -> Judgement:
+    """Is a mean over independent draws what an exact computation says?"""
+    mean, error = measured
+    low, high = interval = mean - STANDARD_ERRORS * error, mean + STANDARD_ERRORS * error
+    return Judgement(
+        f"{name} {stated:.4g} within {tolerance:g}", f"{name} {mean:.4f}", f"[{low:.4f}, {high:.4f}]",
+        near(interval, stated, tolerance),
+    )  # fmt: skip
 
 
 def judge_exponent(

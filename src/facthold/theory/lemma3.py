@@ -184,6 +184,19 @@ def width(table: Table, goal: float = 0.99) -> float:
     return math.exp(brentq(short, 0.0, math.log(MOST_WIDTH)))
 
 
+def half_of_noise(d: int, p: int, k: int) -> Table:
+    """The smallest square table, an answer for each fact, where c S R / (m d) is half of the noise that shrinks with m:
+    from here on m d grows as S R."""
+    low, high = 1, 2
+    table = lambda S: Table(S, S, S, d, p, k)  # noqa: E731
+    while share_of_facts(table(high)) < 0.5:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if share_of_facts(table(middle)) >= 0.5 else (middle, high)
+    return table(high)
+
+
 def share_of_facts(table: Table) -> float:
     """How much of a margin's noise that shrinks with m is c S R / (m d) of each score, and not of its own answer."""
     all_of_it = noise(table, 1.0).margin - noise(table, math.inf).margin

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from facthold.lab.cells import Cell
+from facthold.lab.claim import Judgement
 from facthold.lab.registry import claim
 from facthold.studies.learning import fig5, stages
 from facthold.studies.learning.base import LossCurve, PredictedStages
@@ -31,10 +32,15 @@ def _rows(cells: Sequence[Cell]) -> list[Row]:
 
 
 def _bent(id: str, rows: list[Row], bend: Callable[[Row], None]) -> bool:
-    """Whether the claim still holds when every row is bent."""
+    """Whether the claim still stands when every row is bent."""
     for row in rows:
         bend(row)
-    return claim(id).judge(rows).holds
+    return _stands(claim(id).judge(rows))
+
+
+def _stands(judgement: Judgement) -> bool:
+    """It holds, or is off by what its prediction allows and a solver or a table that is not balanced explains."""
+    return judgement.verdict in ("holds", "drifts")
 
 
 @pytest.mark.slow
@@ -62,7 +68,7 @@ def test_what_flow_keeps_and_where_it_goes(id: str, bend: Callable[[Row], None])
 def test_theorem_6_and_lemma_6_in_their_own_setting() -> None:
     rows = _rows(sequential_cells("quick"))
     verdict = claim("sequential-learning").judge(rows)
-    assert verdict.holds, verdict
+    assert _stands(verdict), verdict
     proof = rows[0]["proof"]
     assert proof["log_alpha"] < math.log(1e-300)  # far below what a float64 holds
     assert proof["theorem_time"] <= proof["T_star"]
@@ -96,9 +102,8 @@ def test_a_table_with_too_few_subjects_has_no_alpha_by_the_proof() -> None:
 def test_figure_5_has_its_three_stages() -> None:
     grid = fig5.FIGURE.grid("quick", {"seeds": [0, 1], "softmax_seeds": [0]})  # each seed takes as long as the rest
     rows = _rows(fig5.cells(grid))
-    for id, expected in (("hallucination", "holds"), ("hallucination-softmax", "not decided")):  # by one seed
-        verdict = claim(id).judge(rows)
-        assert verdict.verdict == expected, verdict
+    assert _stands(claim("hallucination").judge(rows)), claim("hallucination").judge(rows)
+    assert claim("hallucination-softmax").judge(rows).verdict == "not decided"  # by one seed
     linear = next(r for r in rows if r.get("model") == "linear")
     assert linear["first_loss"] == pytest.approx(math.log(32), abs=1e-5)
     never = copy.deepcopy(rows)
@@ -130,7 +135,7 @@ def test_the_reduced_equations_give_the_length_of_the_plateau() -> None:
         cells.append(PredictedStages(**at))
     rows = _rows(cells)
     verdict = claim("plateau-length").judge(rows)
-    assert verdict.holds, verdict
+    assert _stands(verdict), verdict
     assert f"{len(SETTINGS)} settings" in verdict.error
 
     def longer(row: Row) -> None:
@@ -149,7 +154,7 @@ def test_the_larger_rate_comes_first() -> None:
     ordered, rows = _rows(stages.order_cells(grid)), _rows(stages.marginal_cells(grid))
     for id, flows in (("what-comes-first", ordered), ("marginal-first", rows)):
         verdict = claim(id).judge(flows)
-        assert verdict.holds, verdict
+        assert _stands(verdict), verdict
     swap = lambda r: r["left"].update(EOS=r["left"]["relation"], relation=r["left"]["EOS"])  # noqa: E731
     assert not _bent("marginal-first", rows, lambda r: swap(r) if r["kind"] == Flow.kind else None)
     assert not _bent("what-comes-first", copy.deepcopy(ordered), lambda r: r["stages"].update(resting="subject"))

@@ -60,7 +60,8 @@ def _verdict(id: str, *bent: Any, **options: Any) -> str:
     return claim(id).judge(_rows(id, *bent, **options)).verdict
 
 
-GROWTH = [id for id in claims() if any(isinstance(cell, Capacity) for cell in claim(id).cells("quick"))]
+RATIO = "separability"  # of two capacities: no law of growth
+GROWTH = [id for id in claims() if id != RATIO and any(isinstance(cell, Capacity) for cell in claim(id).cells("quick"))]
 
 
 def test_trained_claims_share_the_cells_of_the_figures() -> None:
@@ -258,3 +259,26 @@ def test_layerwise_is_judged_by_the_smallest_width_that_holds_all() -> None:
     assert held.measured == "12.00 at m=48 (m=32: 1 wrong)"
     assert not judge(rows(m64=[0, 0], m48=[1, 0])).holds
     assert not judge(rows(m48=[1, 0])).holds
+
+
+def _separable(closed: float = 0.85, solved: float = 1.0, noise: float = 0.005) -> list[Row]:
+    """Capacities at 99% of 100 or so, and these shares of them at 100%."""
+    rows = []
+    for cell in claim("separability").cells("quick"):
+        share = 1.0 if cell.goal < 1 else closed if cell.method == "outer-product" else solved  # type: ignore[attr-defined]
+        found = [100.0 * share * math.exp(noise * (i % 3 - 1)) for i in cell.seeds]  # type: ignore[attr-defined]
+        seeds = [{"seed": i, "status": "found", "stored": N, "refused": N} for i, N in enumerate(found)]
+        rows.append(_row(cell, {"status": "found", "N": found[0], "per_seed": seeds}))
+        noise = -noise
+    return rows
+
+
+def test_separability_asks_for_as_many_where_solved_and_for_fewer_in_closed_form() -> None:
+    judge = claim("separability").judge
+    assert judge(_separable()).verdict == "holds"
+    assert judge(_separable(closed=1.0)).verdict == "fails"
+    assert judge(_separable(solved=0.8)).verdict == "fails"
+    assert judge(_separable(noise=0.5)).verdict == "not decided"
+    lost = _separable()
+    lost[-1]["per_seed"][0]["status"] = "search ceiling"
+    assert judge(lost).verdict == "fails"

@@ -158,6 +158,6 @@ def test_what_has_no_meaning_is_refused(changes: dict, message: str) -> None:
 def test_without_the_packages_everything_else_is_still_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facthold.facts.real, "find_spec", lambda package: None)
     possible, left_out = figures_for((), "smoke", {})
-    assert list(left_out) == ["transfer"]
+    assert list(left_out) == ["transfer"]  # the others ask for random tables alone at this preset
     assert "need countryinfo and babel: pip install" in left_out["transfer"]
     assert "fig6" in [figure.name for figure in possible]

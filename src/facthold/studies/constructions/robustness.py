@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Built = tuple[Transformer, FactualRecall]  # a model, and the problem that it is asked
 
 
+NEARLY_ALL = 0.99
+
+
 def noisy_embeddings(model: "Transformer", problem: FactualRecall, x: float, key: "PRNGKeyArray") -> "Built":
     """phi + x g / sqrt(d) with g ~ N(0, I), for every token: subjects, relations, noise, EOS and the outputs.
 
@@ -234,6 +237,30 @@ def _line(axes: "style.Axes", row: Values, number: int, n: int) -> None:
     axes.plot(x, row["recall"], **look, markersize=1 + 3.5 * thick, linewidth=thick, label=label)
 
 
+def says(rows: Sequence[Values]) -> list[str]:
+    """What each construction bears: how much of each disturbance still leaves nearly all facts."""
+    lines = []
+    for builder in (name for name in constructions() if any(r["builder"] == name for r in rows)):
+        ours = {r["disturbance"]: r for r in rows if r["builder"] == builder}
+        parts = [f"{bears(r)} ({name})" for name in DISTURBANCES if (r := ours.get(name))]
+        n_params = max(r["n_params"] for r in ours.values())
+        lines.append(f"{builder}, {n_params:,} parameters: {NEARLY_ALL:.0%} is recalled {', '.join(parts)}")
+    return lines
+
+
+def bears(row: Values) -> str:
+    """Up to which amount without a gap, from the mildest on; for bits that is from the most on."""
+    few = row["disturbance"] == "bits"  # fewer bits disturb more
+    reached = None
+    for amount, recall in sorted(zip(row["amounts"], row["recall"], strict=True), reverse=few):
+        if recall < NEARLY_ALL:
+            break
+        reached = amount
+    if reached is None:
+        return "at no amount tried"
+    return f"{'from' if few else 'up to'} {reached:g}"
+
+
 FIGURE = Figure(
     "robustness", "What transformers that were built without training can bear",
     "beyond the paper, after theorems 3 and 4",
@@ -244,5 +271,5 @@ FIGURE = Figure(
     "were chosen at which all facts are recalled undisturbed; where one is not, the legend says so. They differ in "
     "parameters by a factor of up to thousands, so that a line says what a construction bears, and not what a "
     "parameter is worth.",
-    PRESETS, cells, plot,
+    PRESETS, cells, plot, says=says,
 )  # fmt: skip

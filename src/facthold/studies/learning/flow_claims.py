@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from facthold.dynamics import STARTS
-from facthold.lab import Cell, Values
+from facthold.lab import Cell, Values, Verdict, near, worst
 from facthold.studies.judging import at_preset
 from facthold.studies.learning.base import ALPHA, Measured, Rows, claimed, size
 from facthold.studies.learning.flows import DELTAS, EXCEPTION, Flow, SlowWeights
@@ -162,16 +162,17 @@ def sequential_cells(preset: str) -> list[Cell]:
 def sequential(rows: Rows) -> Measured:
     """By T* = the first time at which every prediction is near, from some alpha of the ladder on for all smaller ones,
     1e-30 among them; and by the proof's own T* where the flow was followed up to it."""
-    measured, holds = [], True
+    measured: list[str] = []
+    verdicts: list[Verdict | bool] = []
     for r in rows:
-        holds &= r["S"] >= r["subjects_wanted"] and r["n_noise"] >= r["noise_wanted"]
+        verdicts.append(r["S"] >= r["subjects_wanted"] and r["n_noise"] >= r["noise_wanted"])
         good = list(itertools.takewhile(lambda own: own["time"] is not None and own["above"] <= 0, reversed(r["own"])))
         if not good or good[-1]["log_alpha"] < math.log(1e-30):
             failure = next((o["failure"] for o in r["own"] if o.get("failure")), "not both statements hold")
             return f"{r['table']} table: {failure} at alpha = 1e-30 or below", "none", False
         largest, smallest = good[-1], good[0]
         late, grown = _as_predicted(r, smallest)
-        holds &= abs(late) <= T_STAR and max(abs(off) for _, _, off in grown) <= UNEVEN
+        verdicts += [_read(late, T_STAR), *(_read(off, UNEVEN) for _, _, off in grown)]
         measured.append(
             f"{r['table']} table: from alpha = exp({largest['log_alpha']:g}) (T* = {largest['time']:.3g}, weights "
             f"exp({largest['above']:.2g}) sqrt(alpha) at most) to exp({smallest['log_alpha']:g}) (T* = "
@@ -180,8 +181,14 @@ def sequential(rows: Rows) -> Measured:
         )  # fmt: skip
         if (proof := r["proof"]) is not None:
             measured.append(_by_proof(proof))
-            holds &= not proof["failure"] and proof["theorem_time"] is not None and proof["above"] <= 0
-    return "; ".join(measured), "float64, logarithmic coordinates", holds
+            verdicts.append(not proof["failure"] and proof["theorem_time"] is not None and proof["above"] <= 0)
+    error = f"float64, logarithmic coordinates; times are read to {ON_TIME:.1%}"
+    return "; ".join(measured), error, worst(*verdicts)
+
+
+def _read(off: float, tolerance: float) -> Verdict:
+    """Of a share that something is off by, which is as exact as times are read."""
+    return near((off - ON_TIME, off + ON_TIME), 0.0, tolerance)
 
 
 def _as_predicted(row: Values, own: Values) -> tuple[float, list[tuple[str, float, float]]]:

@@ -10,7 +10,7 @@ from facthold.lab.fields import Between, Count, OneOf, Positive, Seeds, Share, W
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
 from facthold.memory import EMBEDDINGS, MAPS
 from facthold.recipes import MemoryRecipe, make_memory, memory_recipe, memory_recipes, training_member
-from facthold.studies.judging import at_preset, seeds_at
+from facthold.studies.judging import at_preset, fresh_seeds
 from facthold.theory.limits_facts import no_bound
 from facthold.train.lanes import shared_lanes
 
@@ -202,7 +202,7 @@ class TwoOutputs(Stored):
 def layerwise_cells(preset: str) -> list[Cell]:
     N, d, widths = at_preset(LAYERWISE, preset)
     # FLIP_PRICE was chosen on other draws: these seeds took no part in it
-    return [Stored(method="layerwise", N=N, d=d, m=m, seeds=seeds_at(preset, 10, first=100)) for m in widths]
+    return [Stored(method="layerwise", N=N, d=d, m=m, seeds=fresh_seeds(preset, 10)) for m in widths]
 
 
 def judge_layerwise(rows: Sequence[Values]) -> Judgement:

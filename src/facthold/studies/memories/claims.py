@@ -4,19 +4,30 @@ Trained memories are judged on the cells of figures 1 and 6. Constructions are j
 the noise on their scores predicts with no free constant (`theory.noise`; `theory.bounds` says why not at the 99% of the
 figures): for large sizes 2 N ln N = d^2, or m d / (1 + m/d) at rank m. The plain exponent of N ln N is reported beside
 it. Every seed is a point of its own in a fit.
-
-Changed after looking: the law, as the one of `theory.bounds` was 9% low at d = 32 (exponents 0.96 against it), by terms
-that theory gives and none that was fitted; N halfway between what was stored and what was not, as exact recall at
-N = 15 came out half an association low; and shares in the place of a search for two outputs, which decided nothing.
 """
 
+import math
 from collections.abc import Sequence
 from functools import partial
+from statistics import fmean
 from typing import Any
 
-from facthold.lab import Cell, Claim, Judgement, Values, cells_of, near, worst
+from facthold.lab import Cell, Claim, Judgement, Values, at_most, cells_of, near, worst
+from facthold.measure.scaling import mean_interval
+from facthold.recipes import memory_recipe
 from facthold.studies import judging
-from facthold.studies.judging import all_of, also, at_preset, by_d, by_seed, columns, ends, judge_law, not_found
+from facthold.studies.judging import (
+    all_of,
+    also,
+    at_preset,
+    by_d,
+    by_seed,
+    columns,
+    ends,
+    grouped,
+    judge_law,
+    not_found,
+)
 from facthold.studies.memories.capacity import Capacity, TwoOutputs
 from facthold.studies.memories.figures import LARGE, n_log_n, size
 from facthold.theory import bounds, noise
@@ -37,10 +48,20 @@ TWO_OUTPUTS = {
 }
 """(d, share). Shares at the predicted N, and not a search for N: the capacity of one seed spreads by a third."""
 TWO_OUTPUTS_SEEDS = {"smoke": 40, "quick": 400}  # so that four standard errors are less than 10% of N
+SEPARABLE = {
+    "smoke": (("convex-readout", 6, 12), ("outer-product", 64, 0)),
+    "quick": (("convex-readout", 16, 64), ("layerwise", 16, 64), ("outer-product", 64, 0)),
+}
+"""(recipe, d, m)."""
+AS_MANY = 0.05  # of the ratio 1: two searches, each to within 2%
+FEWER = 0.9
 COVER_D = {"smoke": (4, 6, 8), "quick": (8, 16, 32, 64), "paper": (8, 16, 32, 64, 128)}
 EXACT_D = {"smoke": (16, 64, 256), "quick": (64, 256, 1024), "paper": (64, 256, 1024, 4096)}
-"""Powers of 4 (changed after looking, with the law): 1/sqrt(d) and all sums are exact in float32, and a sum of zero is
-seen as such."""
+"""Powers of 4: 1/sqrt(d) and all sums are exact in float32, and a sum of zero is seen as such."""
+REFINED = (
+    "The law was 9% low at d = 32 (exponents 0.96 against it); terms that theory gives were added to it, and none that "
+    "was fitted. These seeds took no part."
+)
 
 
 def half_recall_cells(preset: str, method: str, embeddings: str = "sphere") -> list[Cell]:
@@ -54,7 +75,7 @@ def half_recall_cells(preset: str, method: str, embeddings: str = "sphere") -> l
 def search(preset: str, N: float, n_seeds: int = N_SEEDS, digits: int = 4, **fields: Any) -> Capacity:
     """The cell whose search starts at N: of the outer product, where the fields name no other recipe."""
     common = {"method": "outer-product", "tolerance": at_preset(TOLERANCES, preset)}
-    return Capacity.near(N, digits=digits, seeds=judging.seeds_at(preset, n_seeds), **common | fields)
+    return Capacity.near(N, digits=digits, seeds=judging.fresh_seeds(preset, n_seeds), **common | fields)
 
 
 def judge_noise_law(rows: Sequence[Values]) -> Judgement:
@@ -90,7 +111,8 @@ def _fig1_cells(preset: str, mlp: bool) -> list[Cell]:
 
 
 def two_outputs_cells(preset: str) -> list[Cell]:
-    seeds = tuple(range(at_preset(TWO_OUTPUTS_SEEDS, preset)))
+    first, n = judging.fresh_seeds(preset, 1)[0], at_preset(TWO_OUTPUTS_SEEDS, preset)
+    seeds = tuple(range(first, first + n))
     sizes = ((d, round(bounds.two_outputs(d, share))) for d, share in at_preset(TWO_OUTPUTS, preset))
     return [TwoOutputs(method="outer-product", d=d, N=N, seeds=seeds) for d, N in sizes]
 
@@ -144,18 +166,45 @@ def judge_exact(rows: Sequence[Values]) -> Judgement:
     return all_of(law, judge_noise_law(argmax))
 
 
+def separable_cells(preset: str) -> list[Cell]:
+    """Each recipe at 99% and at 100%, on the same embeddings."""
+    sizes = at_preset(SEPARABLE, preset)
+    cell = partial(Capacity, tolerance=at_preset({"smoke": 0.1, "quick": 0.02}, preset))
+    seeds = judging.fresh_seeds(preset, 8)
+    return [cell(method=name, d=d, m=m, goal=goal, seeds=seeds) for name, d, m in sizes for goal in (0.99, 1.0)]
+
+
+def judge_separable(rows: Sequence[Values]) -> Judgement:
+    """N at 100% over N at 99%, seed by seed: as many where the solve is convex, fewer in closed form."""
+    parts = []
+    for (solved, method), ours in grouped(rows, lambda r: (memory_recipe(r["method"]).solved, r["method"])).items():
+        points = by_seed(sorted(ours, key=lambda r: r["goal"]))
+        if absent := not_found(points):
+            return Judgement("N at 100% / N at 99%", absent, "no ratio", False)
+        some, every = ([r["N"] for r in points if (r["goal"] == 1.0) is all_right] for all_right in (False, True))
+        ratios = [math.log(b / a) for a, b in zip(some, every, strict=True)]
+        least, most = mean_interval(ratios)
+        low, high = interval = math.exp(least), math.exp(most)
+        stated = f"1 within {AS_MANY:g}" if solved else f"at most {FEWER:g}"
+        verdict = near(interval, 1.0, AS_MANY) if solved else at_most(interval, FEWER)
+        measured = f"{method} {math.exp(fmean(ratios)):.3f} ({fmean(some):.1f} and {fmean(every):.1f})"
+        error = f"95% [{low:.3f}, {high:.3f}]"
+        parts.append(Judgement(f"{method}: N at 100% / N at 99% {stated}", measured, error, verdict))
+    return all_of(*parts)
+
+
 CLAIMS = (
     Claim(
         "outer-product-growth", "theorem 1; constants beyond",
         "The outer product stores about d^2 associations, up to a logarithm: at half recall the N that the noise on "
         "its scores predicts, which tends to 2 N ln N = d^2.",
-        partial(half_recall_cells, method="outer-product"), judge_noise_law,
+        partial(half_recall_cells, method="outer-product"), judge_noise_law, REFINED,
     ),
     Claim(
         "low-rank-growth", "theorem 1; constants beyond",
         "At rank m it is m d, up to a logarithm: at half recall the N that the noise on its scores predicts, which "
         "tends to 2 N ln N = m d / (1 + m/d). (At 99%, and sizes up to m = 128, N ln N grows faster than m d.)",
-        partial(half_recall_cells, method="low-rank"), judge_noise_law,
+        partial(half_recall_cells, method="low-rank"), judge_noise_law, REFINED,
     ),
     Claim(
         "linear-trained-growth", "figure 1, left",
@@ -173,22 +222,35 @@ CLAIMS = (
         "With 32 outputs the logarithm goes: trained MLP memories recall 99% of N with c N = m d, and c the 1.2 of the "
         "authors' guide line.",
         cells_of("fig6"), partial(judge_trained, "N as m d", bounds.MLP_FIXED_CONSTANT, judging.capacity),
+        "At preset quick d = 16, m = 64 was added: without it the exponent, 1.08 +- 0.04, was not decided.",
     ),
     Claim(
         "two-outputs-outer-product", "section 3.1; slides; constants beyond",
         "For f*(x) = x mod 2 the outer product holds of the order of d, not d^2: it recalls 90% of 0.61 d and 99% of "
         "0.185 d (N = 1 + d/z^2).",
         two_outputs_cells, judge_two_outputs,
+        "Shares at the predicted N took the place of a search for N, which decided nothing. These seeds took no part.",
     ),
     Claim(
         "two-outputs-trained", "beyond (order d: section 3.1; slides)",
         "For f*(x) = x mod 2 no linear memory recalls more than Cover's number, 2 d on average; training does nearly.",
         cover_cells, judge_cover,
+        "The exponent was first held to the 0.05 of a law; one seed spreads by a quarter at d = 8, so that it has the "
+        "0.12 of what is trained. These seeds took no part.",
+    ),
+    Claim(
+        "separability", "beyond",
+        "Where a convex problem is solved for the readout, or for both layers, the capacity at 99% and at 100% recall "
+        "is the same: while the data can be separated the least cross entropy separates them, and above that recall "
+        "falls fast. In closed form, where nothing looks for the last errors, it is smaller by a tenth or more.",
+        separable_cells, judge_separable, "Ratios of 1, 1 and 0.85 had been seen on seeds 0 to 4, which take no part.",
     ),
     Claim(
         "exact-recall", "section 3.1, remarks; constants beyond",
         "Recall of the exact vector, as Hopfield networks ask for, grows as d / (2 ln d); arg-max decoding as d^2. "
         "Both at half recall, with the constants that the noise predicts.",
         exact_cells, judge_exact,
+        f"{REFINED} N is halfway between what was stored and what was not, as N = 15 came out half an association low; "
+        "d are powers of 4, at which a score of zero is exact.",
     ),
 )  # fmt: skip

@@ -1,3 +1,3 @@
-"""Real facts and the life of a model: the size that tables need, where facts are stored, and edits."""
+"""Real facts and the life of a model: the size that tables need, what the task costs, where facts are, and edits."""
 
-ORDER = ("transfer", "storage", "edits")  # the order in which figures are read
+ORDER = ("transfer", "task", "storage", "edits")  # the order in which figures are read

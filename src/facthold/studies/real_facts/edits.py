@@ -122,7 +122,7 @@ class Grid(ModelGrid):
 PRESETS = {
     "smoke": Grid(S=12, R=2, D=4, counts=(1, 2, 4, 8), widths=(1.0, 2.0), in_place=(1.0,)),
     "quick": Grid(S=250, R=5, D=60, counts=(1, 2, 5, 10, 20, 50, 100, 200), widths=(1.0, 2.0),
-                  in_place=(1.0, 2.0), shapes=((1.0, 4.0),), n_params=25_000),
+                  in_place=(1.0, 2.0), shapes=((1.0, 4.0),), n_params=25_000, sources=("countries",)),
     "paper": Grid(S=250, R=5, D=60, counts=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000),
                   widths=(1.0, 1.5, 2.0, 3.0), in_place=(1.0, 1.5, 2.0, 3.0), shapes=((1.0, 4.0), (2.0, 2.0)),
                   n_params=25_000, protocol="transformer-code", sources=("countries",), n_seeds=3),
@@ -142,9 +142,8 @@ def cells(grid: Grid) -> list[Cell]:
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     canvas, (new, old, seconds) = style.panels(3, width=5.0, height=4.9)
-    drawn = [r for r in rows if r["accuracy"] is not None]  # training that diverged has no line
-    groups = grouped(drawn, lambda r: (r["source"] != RANDOM, r["model"], r["in_place"], r["width"], _name(r)))
-    for i, ((*_, name), ours) in enumerate(groups.items()):
+    groups = _groups(rows)
+    for i, (name, ours) in enumerate(groups.items()):
         look = style.mark(i)
         for j, r in enumerate(ours):
             line: dict[str, Any] = look | {"markersize": 4.5, "linewidth": 1.3, "alpha": 1.0 if len(ours) == 1 else 0.6}
@@ -152,7 +151,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
             old.plot(r["counts"], [math.nan if share is None else share for share in r["specificity"]], **line)
             seconds.plot(r["counts"], r["seconds"], **line)
             seconds.axhline(_building(r), color=look["color"], linestyle="--", linewidth=1)
-    counts = sorted({n for r in drawn for n in r["counts"]})
+    counts = sorted({n for ours in groups.values() for r in ours for n in r["counts"]})
     for axes, title, y in (
         (new, "Edited facts that give their new answer", "share of the edited facts"),
         (old, "Untouched facts that are right", "share of the untouched facts"),
@@ -169,6 +168,13 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     if rows:
         canvas.suptitle("; ".join(dict.fromkeys(_table(r) for r in rows)), fontsize=10)
     return canvas
+
+
+def _groups(rows: Sequence[Values]) -> dict[str, list[Values]]:
+    """The rows of each kind of model by its name. Training that diverged has none."""
+    known = [r for r in rows if r["accuracy"] is not None]
+    by_kind = grouped(known, lambda r: (r["source"] != RANDOM, r["model"], r["in_place"], r["width"], _name(r)))
+    return {name: ours for (*_, name), ours in by_kind.items()}
 
 
 def _name(r: Values) -> str:
@@ -203,6 +209,21 @@ def _table(r: Values) -> str:
     return f"{r['source']}: {r['facts']:,} facts"
 
 
+def says(rows: Sequence[Values]) -> list[str]:
+    """What is right after a few edits and after all of them, for each kind of model."""
+    lines = []
+    for name, ours in _groups(rows).items():
+        counts, after = ours[0]["counts"], []
+        for i in (len(counts) // 2 - 1, len(counts) - 1):
+            old = [r["specificity"][i] for r in ours if r["specificity"][i] is not None]
+            others = f" and {fmean(old):.1%} of the others" if old else ""
+            new = fmean(r["efficacy"][i] for r in ours)
+            after.append(f"after {counts[i]} edits {new:.1%} of them{others} are right")
+        plain = name.replace("$", "")
+        lines.append(f"{plain}, {ours[0]['facts']:,} facts: {'; '.join(after)}; {_times(ours)}")
+    return lines
+
+
 FIGURE = Figure(
     "edits", "Edits one after another, against building again", "beyond the paper",
     "Facts of the table, each once at most, get another answer of their relation by rank-one changes, one after "
@@ -213,5 +234,5 @@ FIGURE = Figure(
     "own check on the whole table, and of building again, with the search for the widths (of a trained model: "
     "training), the shorter of two; times are of one machine, with other cells beside. What was built again after the "
     "last edit was asked for every fact too.",
-    PRESETS, cells, plot,
+    PRESETS, cells, plot, says=says,
 )  # fmt: skip

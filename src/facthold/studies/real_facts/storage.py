@@ -165,6 +165,25 @@ def _about(group: Sequence[Values]) -> str:
     return f"{fmean(r['n_params'] for r in group):,.0f} parameters, {fmean(r['accuracy'] for r in group):.1%} of facts"
 
 
+def says(rows: Sequence[Values]) -> list[str]:
+    """The MLP's part of each kind of model, beside its share of the parameters; means over seeds."""
+    lines = []
+    known = [r for r in rows if r["accuracy"]]
+    for name in dict.fromkeys(map(_name, sorted(known, key=lambda r: (r["model"] != TRAINED, r["mlp_params"])))):
+        ours = [r for r in known if _name(r) == name]
+        part = fmean(r["mlp_params"] / r["n_params"] for r in ours)
+        share, direct, mlp = (fmean(r[path][x] for r in ours)
+                              for path, x in (("mlp", "share"), ("direct", "without"), ("mlp", "without")))  # fmt: skip
+        low, high = (fmean(r["direct"][x] for r in ours) for x in ("low", "high"))
+        plain = name.replace("$", "").replace("\\", "")
+        lines.append(
+            f"{plain}: the MLP has {part:.0%} of the parameters and {share:.0%} of the mean margin; answers that "
+            f"change without it {mlp:.0%}, without the direct path {direct:.0%}; the direct path's part, fact by "
+            f"fact, {low:.2f} to {high:.2f}"
+        )
+    return lines
+
+
 FIGURE = Figure(
     "storage", "Where these models hold their facts: attention's direct path and the MLP",
     "beyond the paper: the last question of its discussion, for one layer and one size of table",
@@ -175,5 +194,5 @@ FIGURE = Figure(
     "path is left out. Both paths read the same heads, so that a fact in the MLP still needs attention to find its "
     "subject and relation. Trained models have about the same number of parameters and differ in alpha = H d_h / d and "
     "beta = m / d. All are trained by one protocol on tables of one size.",
-    PRESETS, cells, plot,
+    PRESETS, cells, plot, says=says,
 )  # fmt: skip

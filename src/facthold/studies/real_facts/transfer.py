@@ -126,6 +126,22 @@ def fits(rows: Sequence[Values]) -> list[Fit]:
     return result
 
 
+def says(rows: Sequence[Values]) -> list[str]:
+    """How often each law is near, what it leaves open, and which tables have no size."""
+    random, real = _split(rows)
+    lines = []
+    for law, _, predicted in predictions(random, real, "mlp_params"):
+        near = sum(1 / FACTOR <= r["mlp_params"] / x <= FACTOR for r, x in zip(real, predicted, strict=True))
+        lines.append(f"MLP parameters by {law}: {near} of {len(real)} real tables within a factor of {FACTOR:g}")
+    if random and real:
+        per_fact = [r["mlp_params"] / r["facts"] for r in random]
+        share = [r["attention_params"] / r["n_params"] for r in [*random, *real]]
+        lines.append(f"MLP parameters per fact of random tables: {min(per_fact):.1f} to {max(per_fact):.1f}")
+        lines.append(f"attention's share of all parameters: {min(share):.0%} to {max(share):.0%}")
+    lost = [r for r in rows if r["n_params"] is None]
+    return lines + ["no size found: {source} S={S} R={R} D={D}".format(**r) for r in lost]
+
+
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     canvas, (left, *others) = style.panels(3, width=5.4, height=4.9)
     random, real = _split(rows)
@@ -203,5 +219,5 @@ FIGURE = Figure(
     "independent, and those of one source are less than that. Attention has a size that a small table needs too, so "
     "that the MLP's part is judged by itself beside the total. The recipe takes d, the number of heads and the first "
     "width that it tries from the second law; the widths are then searched in steps of 1.2.",
-    PRESETS, cells, plot, fits,
+    PRESETS, cells, plot, fits, says,
 )  # fmt: skip

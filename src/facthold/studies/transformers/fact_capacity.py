@@ -22,6 +22,7 @@ from facthold.train.protocols import AUTHORS, BATCH, PROTOCOLS, RULES, Protocol,
 
 if TYPE_CHECKING:
     from facthold.train.engine import Member
+    from facthold.train.race import Best
 
 GROWTH = {"S=R": lambda S: S, "S=R^2": isqrt}  # relations for S subjects: figures 4, 7, 8; figure 9
 
@@ -202,17 +203,37 @@ def in_the_middle(r: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactAccuracy(TrainedCell, TableCell):
-    """The accuracy on S R facts of a transformer (d, H, d_h, m), trained to its full length or to 100%."""
-
-    kind: ClassVar[str] = "fact-accuracy"
+class OneTable(TrainedCell, TableCell):
+    """Transformers with these heads that are trained on one table: what the heat map and its border share."""
 
     d: Count
     H: Count
     d_h: Count
+    seed: int = 0
+
+    @property
+    def attention_params(self) -> int:
+        return 4 * self.H * self.d * self.d_h
+
+    def mlp_params(self, m: int) -> int:
+        return 2 * m * self.d
+
+    def best(self, m: int) -> "Best":
+        """The race of this width, on the table and the prompts of the seed."""
+        from facthold.train.race import train
+
+        problem = self.recall(self.facts(self.seed, self.table), self.seed)
+        return train(problem, self.sizes._replace(m=m), self.training, self.seed, self.variant)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactAccuracy(OneTable):
+    """The accuracy on S R facts of a transformer (d, H, d_h, m), trained to its full length or to 100%."""
+
+    kind: ClassVar[str] = "fact-accuracy"
+
     m: Whole
     lrs: Annotated[tuple[float, ...], Each(Positive)] = (1e-2,)  # the authors take one learning rate for this figure
-    seed: int = 0
 
     @property
     def training(self) -> Protocol:
@@ -228,13 +249,12 @@ class FactAccuracy(TrainedCell, TableCell):
         return len(self.lrs) * self.seconds(self.S, self.R, self.D)
 
     def run(self) -> Result:
-        from facthold.train.race import reached, train
+        from facthold.train.race import reached
 
-        problem = self.recall(self.facts(self.seed, self.table), self.seed)
-        best = train(problem, self.sizes, self.training, self.seed, self.variant)
+        best = self.best(self.m)
         return {
             "status": best.run.status, "accuracy": reached(best.run), "final": reached(best.run, "final"),
-            "steps": best.steps, "attention_params": 4 * self.H * self.d * self.d_h, "mlp_params": 2 * self.m * self.d,
+            "steps": best.steps, "attention_params": self.attention_params, "mlp_params": self.mlp_params(self.m),
             "n_params": self.sizes.n_params,
         }  # fmt: skip
 

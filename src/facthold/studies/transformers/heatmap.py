@@ -6,6 +6,7 @@ Attention and MLP parameters stand in for each other, down to a floor of attenti
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -13,26 +14,24 @@ import numpy as np
 from facthold.lab import Account, Figure, Result, Values, style
 from facthold.lab.fields import Between, Count, Counts
 from facthold.models.sizes import Shape
+from facthold.studies.judging import grouped, n_params
 from facthold.studies.smallest import SizeSearch, Trial
-from facthold.studies.transformers.fact_capacity import FactAccuracy, TrainedCell, in_words
+from facthold.studies.transformers.fact_capacity import FactAccuracy, OneTable, in_words
 from facthold.theory.limits_facts import no_bound
 from facthold.train.protocols import Protocol, protocol
 
+GOAL = 0.99
 WIDEST = 16  # a search ends at so many times its guess
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactWidth(TrainedCell, SizeSearch):
+class FactWidth(OneTable, SizeSearch):
     """The smallest m at which a transformer with these heads learns S R facts: a point of the heat map's border."""
 
     kind: ClassVar[str] = "fact-width"
 
-    d: Count
-    H: Count
-    d_h: Count
     guess: Count = 16
     tolerance: Annotated[float, Between(least=0)] = 0.25
-    seed: int = 0
 
     @property
     def training(self) -> Protocol:
@@ -49,18 +48,15 @@ class FactWidth(TrainedCell, SizeSearch):
         return 4 * self.seconds(self.S, self.R, self.D)
 
     def run(self) -> Result:
-        from facthold.train.race import reached, train
-
-        problem = self.recall(self.facts(self.seed, self.table), self.seed)
+        from facthold.train.race import reached
 
         def trial(m: int) -> Trial:
-            size = self.sizes._replace(m=m)
-            run = train(problem, size, self.training, self.seed, self.variant).run
+            run, mlp_params = self.best(m).run, self.mlp_params(m)
             accuracy = 0.0 if run.status == "diverged" else reached(run)
-            return Trial(accuracy, {"n_params": size.n_params, "mlp_params": 2 * m * self.d})
+            return Trial(accuracy, {"n_params": self.attention_params + mlp_params, "mlp_params": mlp_params})
 
         found = self.search(trial, self.guess, ceiling=WIDEST * self.guess, tolerance=self.tolerance)
-        return {"mlp_params": None, "attention_params": 4 * self.H * self.d * self.d_h} | found
+        return {"mlp_params": None, "attention_params": self.attention_params} | found
 
     def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
         return no_bound(self.table) or super().accounts(result)
@@ -111,13 +107,35 @@ def plot_heatmap(rows: Sequence[Values]) -> "style.Canvas":
     x, y = axes.get_xlim(), axes.get_ylim()
     floor = 4 * first["d"] * (first["S"] + first["R"])
     axes.axvline(floor, color="white", linestyle=":", linewidth=1.8, label=r"floor: $H d_h = S + R$")
-    if total := min((r["n_params"] for r in rows if r["accuracy"] >= 0.99), default=None):
+    if total := min((r["n_params"] for r in rows if r["accuracy"] >= GOAL), default=None):
         along = np.geomspace(x[0], min(total * 0.999, x[1]), 200)
         axes.plot(along, total - along, color="#d1622b", linewidth=1.6,
                   label=f"{total} parameters in all, the fewest with 99%")  # fmt: skip
     axes.set(xlim=x, ylim=y)
     axes.legend(loc="lower left", fontsize=7.5, framealpha=0.85, facecolor="#555555", labelcolor="white")
     return canvas
+
+
+def says_heatmap(rows: Sequence[Values]) -> list[str]:
+    """The fewest parameters that are enough, and for each attention what the largest MLP reaches."""
+    first = rows[0]
+    lines = ["S={S}, R={R}, D={D}, d={d}, d_h={d_h}".format(**first) + f": one seed, {len(rows)} models"]
+    enough = [r for r in rows if r["accuracy"] >= GOAL]
+    if enough:
+        least = min(enough, key=n_params)
+        lines.append(
+            f"fewest parameters with {GOAL:.0%}: {least['n_params']:,} (H={least['H']}, m={least['m']}), "
+            f"{least['S'] * least['R'] / least['n_params']:.3f} facts per parameter"
+        )
+    for H, ours in grouped(rows, itemgetter("H")).items():
+        widest = max(ours, key=itemgetter("m"))
+        narrowest = min((r["m"] for r in ours if r["accuracy"] >= GOAL), default=None)
+        reach = "no m tried reaches" if narrowest is None else f"m={narrowest} or more reaches"
+        lines.append(
+            f"H d_h = {H * first['d_h']} for S + R = {first['S'] + first['R']}: {reach} {GOAL:.0%}; "
+            f"{widest['accuracy']:.3f} at m={widest['m']}"
+        )
+    return lines
 
 
 def _edges(values: Sequence[float]) -> np.ndarray:
@@ -134,4 +152,5 @@ HEATMAP_FIGURE = Figure(
     "drawn curve the total is constant; left of the dotted line the heads have fewer dimensions than there are "
     "subjects and relations. The authors' axes leave out the factors 4 and 2.",
     HEATMAP, lambda grid: [FactAccuracy.of(grid, H=H, m=m) for H, m in product(grid.H, grid.m)], plot_heatmap,
+    says=says_heatmap,
 )  # fmt: skip

@@ -37,9 +37,7 @@ def _kind(cell: Cell) -> tuple[float, ...]:
 
 def judge_stored(rows: Sequence[Values]) -> Judgement:
     """Is each exponent, by its interval, that of B = c k (MLPs), or between it and that of B = c k ln k (outer
-    products, whose margins are blurred by all that they store), within the tolerance?
-
-    The paper has O~(B) for both. That MLPs need no logarithm was seen here before it was stated.
+    products, whose margins are blurred by all that they store), within the tolerance? The paper has O~(B) for both.
     """
     stored = [name for name, recipe in memory_recipes().items() if recipe.loads]
     predicted = (
@@ -108,7 +106,7 @@ CLAIMS = (
         "memories-scaling-law", "corollary 1",
         "A memory that stores the k most frequent associations loses as B^(1-alpha), up to the logarithm of O~(B). At "
         "these sizes MLPs have the exponent of B = c k, outer products one between B = c k and B = c k ln k.",
-        stored_cells, judge_stored,
+        stored_cells, judge_stored, "That MLPs need no logarithm had been seen before it was stated.",
     ),
     Claim(
         "nothing-below-theorem-7", "theorem 7; beyond: facts with p(s, r)",

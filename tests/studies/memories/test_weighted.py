@@ -1,30 +1,18 @@
-"""The lecture's memories: each judge on rows that follow what is stated, on broken ones, and on noise."""
+"""Weighted and gradient memories: each judge on rows that follow what is stated, on broken ones, and on noise."""
 
-import math
 from typing import Any
 
-import numpy as np
 import pytest
 
 from facthold.lab.registry import claim
-from facthold.studies.memories.lecture import (
+from facthold.studies.memories.weighted import (
     GradientMemory,
-    PairCapacity,
-    PairMargins,
     StepRecall,
     WeightedScores,
-    Xor,
-    _separable,
-    grid_pairs,
     joint,
-    judge_mean,
-    judge_pairs,
     judge_scores,
     judge_step,
-    pair_problem,
 )
-from facthold.theory.bounds import guide
-from facthold.theory.weighted import pair_kernels
 
 Row = dict[str, Any]
 
@@ -36,13 +24,6 @@ def row(cell: Any, **result: Any) -> Row:
 def scores(slope: float = 1.0, noise: float = 1.0, error: float = 1e-3, *, step: bool = False) -> list[Row]:
     cell = WeightedScores(N=6, M=8, d=8, n_draws=9, step=step)
     return [row(cell, slope=[slope, error], noise=[noise, error])]
-
-
-def test_an_exact_mean_needs_its_tolerance() -> None:
-    assert judge_mean("x", [1.001, 0.001], 1.0, 0.05).verdict == "holds"
-    assert judge_mean("x", [1.01, 0.001], 1.0, 0.05).verdict == "drifts"
-    assert judge_mean("x", [1.01, 0.1], 1.0, 0.05).verdict == "not decided"
-    assert judge_mean("x", [1.2, 0.001], 1.0, 0.05).verdict == "fails"
 
 
 def test_weighted_scores_are_judged_by_mean_and_variance() -> None:
@@ -124,63 +105,6 @@ def test_the_identities_see_a_wrong_step(fault: str, monkeypatch: pytest.MonkeyP
     assert all(share <= 1 for share in cell.run().values())
     monkeypatch.setattr(linear, "gradient_step", faults[fault])
     assert cell.run()["start"] > 1e6
-
-
-def pair_rows(*, linear: float = 0.5, mlp: float | None = None, error: float = 1e-3, power: float = 1.0,
-              noise: float = 0.01, xor: tuple[int, int] = (3, 4)) -> list[Row]:  # fmt: skip
-    own, shared = (pair_kernels(16)[name][1] for name in ("all", "one"))
-    mlp_margin = own - shared if mlp is None else mlp
-    rows = [
-        row(PairMargins(d=16, m=8, seeds=(0,)), linear=[linear, error], mlp=[mlp_margin, error]),
-        row(Xor(d=16, m=8, seeds=(0, 1)), linear=[xor[0]] * 2, mlp=[xor[1]] * 2),
-    ]
-    for i, m in enumerate((16, 32, 64, 128, 256)):
-        cell = PairCapacity(method="convex-readout", d=16, m=m, seeds=(0, 1))
-        N = guide((2 * m * 16) ** power, 0.6)
-        per_seed = [{"stored": N * math.exp(s * noise * (-1) ** i)} for s in (-1, 1)]
-        rows.append(row(cell, N=N, status="found", n_params=cell.n_params, per_seed=per_seed))
-    return rows
-
-
-@pytest.mark.parametrize(
-    ("changes", "verdict"),
-    [
-        ({}, "holds"),
-        ({"linear": 1.0}, "fails"),
-        ({"mlp": 0.5}, "fails"),  # degree 1 where 2 was asked for
-        ({"error": 0.1}, "not decided"),
-        ({"xor": (4, 4)}, "fails"),
-        ({"xor": (3, 3)}, "fails"),
-        ({"power": 0.5}, "fails"),
-        ({"power": 1.5}, "fails"),
-        ({"noise": 0.8}, "not decided"),
-    ],
-)
-def test_two_inputs_are_judged_part_by_part(changes: Row, verdict: str) -> None:
-    assert judge_pairs(pair_rows(**changes)).verdict == verdict
-
-
-def test_two_inputs_need_all_parts_and_no_ceiling() -> None:
-    rows = pair_rows()
-    assert judge_pairs(rows[1:]).verdict == "fails"
-    assert judge_pairs(rows[:2]).verdict == "fails"
-    assert judge_pairs([*rows[:-1], rows[-1] | {"N": None, "status": "search ceiling"}]).verdict == "fails"
-
-
-def test_pairs_fill_squares() -> None:
-    for k in (1, 2, 5):
-        pairs = grid_pairs(k * k)
-        assert {tuple(pair) for pair in pairs.tolist()} == {(i, j) for i in range(k) for j in range(k)}
-    assert (grid_pairs(7) == grid_pairs(20)[:7]).all()  # a search compares nested problems
-
-
-def test_no_linear_memory_has_xor_and_signs_that_are_linear_are_found() -> None:
-    x = np.asarray(pair_problem(4, 0, 12).E, np.float64)
-    both = grid_pairs(4)
-    xor, first = (1.0 - 2 * (both.sum(axis=1) % 2))[:, None], (1.0 - 2 * both[:, 0])[:, None]
-    assert not _separable(xor * x)
-    assert _separable((xor * x)[:3])
-    assert _separable(first * x)
 
 
 def test_claims_are_the_lecture_s() -> None:
