@@ -5,18 +5,21 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # The claims that take seconds; the figures bring the cells of three more. `facthold verify` checks all.
 DEMO_CLAIMS := margin-in-image margin-outside-image gradient-step rounding layerwise
+# Figures that docs/findings.md quotes, beside all claims.
+QUOTED := ladder heatmap robustness transfer task storage edits efficiency
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check mutants format bench clean
+.PHONY: help install demo test check mutants findings format bench clean
 
 help:
-	@echo "make demo    figures, claims and a report on embedded defaults (minutes)"
-	@echo "make test    check and all tests"
-	@echo "make check   ruff and mypy"
-	@echo "make mutants every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
-	@echo "make format  format the code"
-	@echo "make bench   training speed beside a plain implementation"
-	@echo "make clean   remove the virtual environment"
+	@echo "make demo     figures, claims and a report on embedded defaults (minutes)"
+	@echo "make test     check and all tests"
+	@echo "make check    ruff and mypy"
+	@echo "make mutants  every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
+	@echo "make findings every number of docs/findings.md: computes what docs/results.sqlite lacks (hours from nothing; goes on)"
+	@echo "make format   format the code"
+	@echo "make bench    training speed beside a plain implementation"
+	@echo "make clean    remove the virtual environment"
 
 install: $(STAMP)
 
@@ -45,6 +48,10 @@ check: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py --workers 2
+
+findings: $(STAMP)
+	$(BIN)/facthold reproduce $(QUOTED) --store docs/results.sqlite -o out/findings
+	$(BIN)/python docs/render.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -62,6 +62,15 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - half, mean + half
 
 
+def share_interval(hits: int, n: int) -> tuple[float, float]:
+    """Clopper and Pearson's 95% interval of a share, of which ``hits`` among n were seen."""
+    from scipy.special import betaincinv
+
+    low = float(betaincinv(hits, n - hits + 1, 0.025)) if hits else 0.0
+    high = float(betaincinv(hits + 1, n - hits, 0.975)) if hits < n else 1.0
+    return low, high
+
+
 def _student(freedom: int) -> float:
     """Student's t beyond which `CONFIDENCE` leaves half of the rest. (scipy.stats takes a second to import.)"""
     return float(stdtrit(freedom, (1 + CONFIDENCE) / 2))

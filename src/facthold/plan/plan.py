@@ -146,8 +146,9 @@ class Planned:
         if sizing.per_head:
             sizes["--per-head"] = sizing.per_head
         given = " ".join(f"{option} {size}" for option, size in sizes.items())
-        # training was calibrated on the paper's task, and `make` trains as the authors' code does unless told
-        goal = f" --variant text --accuracy {q.accuracy:g}" if self.recipe.build is None else ""
+        goal = f" --accuracy {q.accuracy:g}" if self.recipe.build is None else ""
+        if self.name == "train":  # calibrated on the paper's task, where `make` trains as the authors' code does
+            goal = f" --variant text{goal}"
         return f"facthold make --recipe {self.name} {table} {given}{goal}"
 
     def as_json(self, file: str | None = None) -> dict[str, Any]:

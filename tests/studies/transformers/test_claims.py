@@ -172,14 +172,14 @@ def borders(rate: float, noise: float = 0.0, total: float = 2e5) -> list[Row]:
     return made
 
 
-def test_a_trade_at_par_holds_and_others_fail() -> None:
+def test_a_trade_up_to_par_holds_and_others_fail() -> None:
     judge = claim("attention-for-mlp").judge
-    assert judge(borders(1.0, noise=3000.0)).verdict == "holds"
-    assert judge(borders(0.75, noise=1000.0)).verdict == "drifts"
-    for rate in (0.0, 0.1, 0.3, 1.7):
-        assert judge(borders(rate, noise=3000.0, total=3e5)).verdict == "fails"
-    assert judge(borders(1.0, noise=60_000.0, total=4e5)).verdict == "not decided"
-    missing = borders(1.0)
+    assert judge(borders(0.65, noise=3000.0)).verdict == "holds"
+    assert judge(borders(0.9, noise=1000.0)).verdict == "holds"
+    for rate in (-0.5, 0.0, 0.2, 1.3, 2.0):
+        assert judge(borders(rate, noise=1000.0, total=4e5)).verdict == "fails"
+    assert judge(borders(0.65, noise=60_000.0, total=4e5)).verdict == "not decided"
+    missing = borders(0.65)
     missing[0] |= {"status": "search ceiling", "size": None}
     assert judge(missing).verdict == "fails"
     assert "search ceiling" in judge(missing).measured
@@ -206,7 +206,7 @@ def test_few_heads_must_all_fall_short_and_many_reach_on_average() -> None:
 
 
 def test_the_claims_on_the_heat_map_are_judged_on_other_seeds_than_chose_them() -> None:
-    for id, seeds in (("attention-for-mlp", {1, 2, 3}), ("attention-floor", {4, 5, 6, 7})):
+    for id, seeds in (("attention-for-mlp", {4, 5, 6, 7, 8, 9}), ("attention-floor", {4, 5, 6, 7})):
         cells: list[Any] = claim(id).cells("quick")
         assert {cell.seed for cell in cells} == seeds
 
