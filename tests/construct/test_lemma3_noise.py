@@ -105,3 +105,11 @@ def test_no_width_is_enough_where_the_kernel_disturbs_too_much() -> None:
     assert recall(Table(256, 16, 256, 129), math.inf) == pytest.approx(
         recall(Table(256, 16, 256, 129), lemma3.MOST_WIDTH), abs=1e-6
     )
+
+
+def test_the_table_where_facts_are_half_of_the_noise_is_the_smallest() -> None:
+    for d, p in ((65, 1), (257, 3)):
+        table = lemma3.half_of_noise(d, p, p)
+        assert table.S == table.R == table.D
+        smaller = table._replace(S=table.S - 1, R=table.R - 1, D=table.D - 1)
+        assert share_of_facts(table) >= 0.5 > share_of_facts(smaller)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
-from facthold.measure.scaling import fit_constant, fit_exponent, fit_line, mean_interval
+from facthold.measure.scaling import fit_constant, fit_exponent, fit_line, mean_interval, share_interval
 from facthold.models.memory import LinearMemory
 from facthold.recipes import make_memory, memory_recipe
 from facthold.studies.memories.capacity import Capacity as Cell
@@ -153,6 +153,15 @@ def test_the_interval_of_a_mean() -> None:
     drawn = np.random.default_rng(0).normal(size=(2000, 4)).tolist()
     covered = [low <= 0 <= high for low, high in map(mean_interval, drawn)]
     assert abs(np.mean(covered) - 0.95) < 4 * (0.95 * 0.05 / 2000) ** 0.5
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 10), (10, 10), (3, 7), (109, 110)])
+def test_the_interval_of_a_share_leaves_a_fortieth_on_each_side(hits: int, n: int) -> None:
+    """At its ends, so many hits or more, or so few or fewer, have that chance; none and all have one end alone."""
+    low, high = share_interval(hits, n)
+    chance = lambda p, counts: sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in counts)  # noqa: E731
+    assert low == 0 if hits == 0 else chance(low, range(hits, n + 1)) == pytest.approx(0.025)
+    assert high == 1 if hits == n else chance(high, range(hits + 1)) == pytest.approx(0.025)
 
 
 def test_groups_share_a_slope_and_have_constants_of_their_own() -> None:

@@ -9,11 +9,12 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,7 @@ class Mutant:
     claims: tuple[str, ...] = ()  # that must turn red: 'id' at preset smoke, or 'id@preset'
     tests: tuple[str, ...] = ()  # that must turn red: 'folder/test_file.py::test_name', from tests/
     recipes: tuple[str, ...] = ()  # that it breaks
+    stored: tuple[str, ...] = ()  # kinds of cells that it cannot reach: their rows are those of healthy code
     why: str = ""  # what it breaks, where the name does not say it
 
     def applied(self, source: Path = SOURCE) -> str:
@@ -78,6 +80,21 @@ def copied(mutant: Mutant | None = None) -> Iterator[Path]:
         if mutant is not None:
             (copy / "facthold" / mutant.file).write_text(mutant.applied())
         yield copy
+
+
+@contextmanager
+def of_kinds(store: str, kinds: Sequence[str]) -> Iterator[str]:
+    """A copy of the store with the rows of these kinds alone; none without kinds. If a fault does reach them it goes
+    unseen, and the table of faults shows that."""
+    if not (store and kinds):
+        yield ""
+        return
+    with tempfile.TemporaryDirectory(prefix="rows-") as folder:
+        path = Path(folder) / "rows.sqlite"
+        shutil.copyfile(store, path)
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute(f"DELETE FROM results WHERE kind NOT IN ({', '.join('?' * len(kinds))})", tuple(kinds))
+        yield str(path)
 
 
 class Looker:
@@ -203,7 +220,9 @@ def run(mutant: AnyMutant, results: Results, looker: Looker | None, store: str =
     fault = (mutant.file, mutant.old, mutant.new) if isinstance(mutant, Mutant) else (mutant.change,)
     own = hashlib.sha256(json.dumps(fault).encode()).hexdigest()[:12]
     if isinstance(mutant, Mutant):
-        before, broken = healthy(names, results, looker, store), _seen(own, mutant, names, results, looker)
+        before = healthy(names, results, looker, store)
+        with of_kinds(store, mutant.stored) as rows:
+            broken = _seen(own, mutant, names, results, looker, store=rows)
     else:  # rows are those of the store
         before = healthy(names, results, looker, store)
         broken = _seen(own, None, names, results, looker, mutant.change, store)

@@ -113,6 +113,7 @@ MUTANTS = (
         "return math.sqrt((1 - 1 / self.n) / self.block)",
         "return math.sqrt(1 / self.block)",
         claims=("loss-vanishes", "what-comes-first@quick", "hallucination@quick", "plateau-length@quick"),
+        stored=("loss-curve", "flow"),
         tests=(REDUCED,),
     ),
     Mutant(
@@ -129,6 +130,7 @@ MUTANTS = (
         "return Growth(1 / self.S, self.D, self.R, self.log_invariant)",
         "return Growth(1 / self.S, self.R, self.D, self.log_invariant)",
         claims=("what-comes-first@quick",),
+        stored=("flow",),
         tests=(REDUCED,),
     ),
     Mutant(
@@ -188,7 +190,7 @@ MUTANTS = (
         "studies/learning/base.py",
         "self.optimiser, lr=self.lr, steps",
         "self.optimiser, lr=1.1 * self.lr, steps",
-        claims=("hallucination@quick", "plateau-length@quick"),
+        claims=("hallucination@quick",),
     ),
     Mutant(
         "loss curves: Adam is gradient descent",
@@ -211,5 +213,6 @@ MUTANTS = (
         "return time * lr * rate / math.log1p(lr * rate)",
         "return time",
         claims=("hallucination@quick", "plateau-length@quick"),
+        stored=("loss-curve", "predicted-stages"),
     ),
 )

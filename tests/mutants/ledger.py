@@ -46,11 +46,7 @@ STAGES = (
         "dynamics/stages.py",
         'for kind in ("nothing", "relation", "subject")',
         'for kind in ("nothing", "subject", "relation")',
-        claims=(
-            "hallucination@quick",
-            "hallucination-softmax@quick",
-            "plateau-length@quick",
-        ),
+        claims=("hallucination@quick", "hallucination-softmax@quick"),
         tests=("dynamics/test_stages.py::test_levels_by_hand",),
     ),
     Mutant(
@@ -58,10 +54,8 @@ STAGES = (
         "theory/reduced.py",
         "return Growth(1 / self.R, self.R, self.D, self.log_invariant)",
         "return Growth(1 / self.S, self.R, self.D, self.log_invariant)",
-        claims=(
-            "plateau-length@quick",
-            "loss-vanishes",
-        ),
+        claims=("plateau-length@quick", "loss-vanishes"),
+        stored=("loss-curve",),
         tests=("theory/test_reduced.py::test_the_flow_of_a_balanced_table_is_the_reduced_one",),
     ),
     Mutant(
@@ -84,6 +78,7 @@ LAWS = (
         "shares.append(((1 - lost) ** d).mean())",
         "shares.append(((1 - lost) ** (d // 4)).mean())",
         claims=("exact-recall@quick",),
+        stored=("capacity",),
     ),
     Mutant(
         "weighted memories: terms that share nothing left out",
@@ -106,6 +101,7 @@ LAWS = (
         "self.target + step**2 / 12",
         "self.target + step**2 / 3",
         claims=("rounding@quick",),
+        stored=("rounding",),
     ),
     Mutant(
         "two outputs: the share of twice as many",
@@ -113,6 +109,7 @@ LAWS = (
         "return float(ndtr(math.sqrt(d / (N - 1))))",
         "return float(ndtr(math.sqrt(d / (2 * N - 1))))",
         claims=("two-outputs-outer-product@quick",),
+        stored=("two-outputs",),
     ),
     Mutant(
         "noise law: the kernel left out",
@@ -120,6 +117,7 @@ LAWS = (
         "return self.kernel + self.neurons",
         "return self.neurons",
         claims=("outer-product-growth@quick", "low-rank-growth@quick"),
+        stored=("capacity",),
     ),
     Mutant(
         "noise of neurons: half of it",
@@ -127,6 +125,7 @@ LAWS = (
         "return pair / c**2, float(",
         "return 0.5 * pair / c**2, 0.5 * float(",
         claims=("mlp-memory-growth@quick",),
+        stored=("kernel-capacity",),
     ),
     Mutant(
         "lemma 3: noise of other facts halved",
@@ -134,6 +133,7 @@ LAWS = (
         "neither = Variance(by.neither / m, s_other",
         "neither = Variance(0.5 * by.neither / m, s_other",
         claims=("mlp-growth@quick", "part-of-table@quick"),
+        stored=("mlp-width",),
     ),
     Mutant(
         "lemma 3: the facts of an answer left out",
@@ -141,6 +141,7 @@ LAWS = (
         "target=bystanders.plus(relation, table.C - 1).plus(",
         "target=bystanders.plus(",
         claims=("mlp-answers@quick",),
+        stored=("mlp-width",),
     ),
 )
 
@@ -151,6 +152,7 @@ LIMITS = (
         "return p, bits, B / bits if bits and p.N * bits > B else None",
         "return p, bits, 0.02 * B / bits if bits and p.N * bits > B else None",
         claims=("nothing-below-theorem-7@quick",),
+        stored=("memory-loss", "zipf-facts"),
         tests=("theory/test_limits.py::test_least_loss_is_the_linear_program",),
     ),
     Mutant(
@@ -158,7 +160,7 @@ LIMITS = (
         "studies/zipf/losses.py",
         "bits, law.tail(k)) for q, _, k in rounded]",
         "bits, 0.0) for q, _, k in rounded]",
-        claims=("nothing-below-theorem-7@quick", "memories-scaling-law@quick"),
+        claims=("memories-scaling-law@quick",),
     ),
     Mutant(
         "losses under a power law: the rarest first",
@@ -189,6 +191,7 @@ LIMITS = (
         "return bits * ((1 - part) * p.tail(k) + part * p.tail(k + 1))",
         "return 10 * bits * ((1 - part) * p.tail(k) + part * p.tail(k + 1))",
         claims=("nothing-below-theorem-7@quick",),
+        stored=("memory-loss", "zipf-facts"),
         tests=("theory/test_limits.py::test_least_loss_is_the_linear_program",),
     ),
     Mutant(
@@ -243,6 +246,17 @@ ROWS = (
     ),
     RowsMutant("the authors' rule: a third of the facts", "authors-rule@quick", "fewer_by_their_rule"),
     RowsMutant("the authors' rule: three times the facts", "authors-rule@quick", "more_by_their_rule"),
+    *(
+        RowsMutant(f"{claim}: {words}", f"{claim}@quick", change)
+        for claim in ("mlp-growth", "mlp-answers", "part-of-table")
+        for words, change in (("four times the width", "larger"), ("the same width for every table", "constant"))
+    ),
+    RowsMutant("attention-growth: the same size for every table", "attention-growth@quick", "constant"),
+    RowsMutant("attention-dimension: the same d for every table", "attention-dimension@quick", "one_d"),
+    RowsMutant("mlp-degrees: four times the width", "mlp-degrees@quick", "larger"),
+    RowsMutant("mlp-degrees: degree 1 is enough", "mlp-degrees@quick", "enough"),
+    RowsMutant("mlp-exact-growth: the same width for every table", "mlp-exact-growth@quick", "constant"),
+    RowsMutant("mlp-exact-growth: every search ends at its ceiling", "mlp-exact-growth@quick", "unfound"),
     RowsMutant("separability: a third of the capacity at 100%", "separability@quick", "fewer_where_all"),
     RowsMutant("separability: closed forms hold more at 100%", "separability@quick", "more_where_all"),
     RowsMutant("heat map: the same width for every attention", "attention-for-mlp@quick", "constant"),

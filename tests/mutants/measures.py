@@ -168,6 +168,7 @@ THEORY = (
         "return 2.0 * d, math.sqrt(2 * d)",
         "return 1.0 * d, math.sqrt(2 * d)",
         claims=("two-outputs-trained@quick",),
+        stored=("capacity",),
         tests=("theory/test_noise.py::test_cover_moments_are_those_of_covers_count",),
     ),
     Mutant(
@@ -176,6 +177,7 @@ THEORY = (
         "return 1 / d + sharing * (1 + 1 / d) / d + 2",
         "return 1 / d + sharing / d + 2",
         claims=("margin-in-image@quick",),
+        stored=("margins",),
         tests=("theory/test_bounds.py::test_margin_variance_is_the_papers",),
     ),
     Mutant(
@@ -184,6 +186,7 @@ THEORY = (
         "+ 2 * (N - 1 - sharing) / d**2",
         "+ 2 * (N - sharing) / d**2",
         claims=("margin-in-image@quick", "margin-outside-image@quick"),
+        stored=("margins",),
         tests=("theory/test_bounds.py::test_margin_variance_is_the_papers",),
     ),
 )

@@ -71,6 +71,23 @@ def constant(row: Row) -> Row:
     return _changed(row, SIZES, lambda size: 1000.0) if "size" in row else row
 
 
+def one_d(row: Row) -> Row:
+    """The same d for every table, where it was searched."""
+    return row | {"per_seed": [seed | {"d": 100} for seed in row["per_seed"]]}
+
+
+def unfound(row: Row) -> Row:
+    """No width was enough for any seed, among those that were tried."""
+    seeds = [{name: seed[name] for name in seed if name not in ("md", "size")} for seed in row["per_seed"]]
+    return row | {"per_seed": seeds}
+
+
+def enough(row: Row) -> Row:
+    """All that was tried recalls everything."""
+    seeds = [seed | {"probes": [[size, 1.0] for size, _ in seed["probes"]]} for seed in row["per_seed"]]
+    return row | {"per_seed": seeds}
+
+
 def lossless(row: Row) -> Row:
     """Every model recalls everything."""
     return row | {name: 1.0 for name in ("accuracy", "recall", "share") if name in row}
