@@ -147,7 +147,8 @@ def trained(built: float = 0.09, training: float = 0.12, spread: float = SLIGHT)
         else:
             assert isinstance(cell, FactCapacity)
             assert len(cell.seeds) >= 3
-            stored = [{"stored": math.sqrt(training * cell.n_params * b)} for b in by]
+            most = [math.sqrt(training * cell.n_params * b) for b in by]
+            stored = [{"seed": i, "status": "found", "stored": S, "refused": S + 1} for i, S in enumerate(most)]
             rows.append({"kind": cell.kind, **cell.spec, "N": 1, "n_params": cell.n_params, "per_seed": stored})
     return rows
 
