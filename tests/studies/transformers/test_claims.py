@@ -172,14 +172,14 @@ def borders(rate: float, noise: float = 0.0, total: float = 2e5) -> list[Row]:
     return made
 
 
-def test_a_trade_up_to_par_holds_and_others_fail() -> None:
+def test_a_trade_at_par_holds_and_others_fail() -> None:
     judge = claim("attention-for-mlp").judge
-    assert judge(borders(0.65, noise=3000.0)).verdict == "holds"
-    assert judge(borders(0.9, noise=1000.0)).verdict == "holds"
-    for rate in (-0.5, 0.0, 0.2, 1.3, 2.0):
+    assert judge(borders(1.0, noise=3000.0)).verdict == "holds"
+    assert judge(borders(0.75, noise=1000.0)).verdict == "drifts"
+    for rate in (-0.5, 0.0, 0.1, 0.3, 1.7):
         assert judge(borders(rate, noise=1000.0, total=4e5)).verdict == "fails"
-    assert judge(borders(0.65, noise=60_000.0, total=4e5)).verdict == "not decided"
-    missing = borders(0.65)
+    assert judge(borders(1.0, noise=60_000.0, total=4e5)).verdict == "not decided"
+    missing = borders(1.0)
     missing[0] |= {"status": "search ceiling", "size": None}
     assert judge(missing).verdict == "fails"
     assert "search ceiling" in judge(missing).measured
