@@ -16,7 +16,7 @@ help:
 	@echo "make test     check and all tests"
 	@echo "make check    ruff and mypy"
 	@echo "make mutants  every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
-	@echo "make findings every number of docs/findings.md: computes what docs/results.sqlite lacks (hours from nothing; goes on)"
+	@echo "make findings every number of docs/findings.md: computes what out/findings.sqlite lacks (hours from nothing; goes on)"
 	@echo "make format   format the code"
 	@echo "make bench    training speed beside a plain implementation"
 	@echo "make clean    remove the virtual environment"
@@ -50,7 +50,7 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py --workers 2
 
 findings: $(STAMP)
-	$(BIN)/facthold reproduce $(QUOTED) --store docs/results.sqlite -o out/findings
+	$(BIN)/facthold reproduce $(QUOTED) --store out/findings.sqlite -o out/findings
 	$(BIN)/python docs/render.py
 
 format: $(STAMP)

@@ -29,7 +29,11 @@ ORIGIN = Provenance(
 
 def claim(**changes: Any) -> dict[str, Any]:
     row = {"id": "theorem-1", "place": "theorem 1", "statement": "N <= d^2", "predicted": 1.0}
-    return row | {"measured": 1.23456789, "error": None, "verdict": "holds", "drift": "", "next": ""} | changes
+    return (
+        row
+        | {"measured": 1.23456789, "error": None, "verdict": "holds", "drift": "", "next": "", "changed": ""}
+        | changes
+    )
 
 
 class Page(HTMLParser):

@@ -217,7 +217,11 @@ def run(mutant: AnyMutant, results: Results, looker: Looker | None, store: str =
     """The mutant beside healthy code; both from what is kept, where it is of this source. Without a looker what is not
     kept is left out."""
     names = names_of(mutant, only)
-    fault = (mutant.file, mutant.old, mutant.new) if isinstance(mutant, Mutant) else (mutant.change,)
+    fault = (
+        (mutant.file, mutant.old, mutant.new)
+        if isinstance(mutant, Mutant)
+        else (mutant.change, _digest([HERE / "rows.py"]))
+    )
     own = hashlib.sha256(json.dumps(fault).encode()).hexdigest()[:12]
     if isinstance(mutant, Mutant):
         before = healthy(names, results, looker, store)

@@ -50,7 +50,7 @@ def flat(row: Row) -> Row:
 
 def steep(row: Row) -> Row:
     """Capacities that grow with another power of the parameters."""
-    return _changed(row, CAPACITIES, lambda N: N * row["n_params"] / 1e4)
+    return _changed(row, CAPACITIES, lambda N: N * row["n_params"] / 1e3)
 
 
 def beyond(row: Row) -> Row:
@@ -118,3 +118,26 @@ def fewer_where_all(row: Row) -> Row:
 
 def more_where_all(row: Row) -> Row:
     return more(row) if row["goal"] == 1 else row
+
+
+def dearer(row: Row) -> Row:
+    """One-bit memories store four fifths of what they do."""
+    less = lambda used: used | {name: 0.8 * used[name] for name in ("efficiency", "bound_per_weight")}  # noqa: E731
+    points = [point | {"used": [less(used) for used in point["used"]]} for point in row["points"]]
+    return row | ({"points": points} if row["method"] == "one-bit" else {})
+
+
+def richer(row: Row) -> Row:
+    """Outer products store half as many associations more."""
+    points = [point | {"facts": 1.5 * point["facts"]} for point in row["points"]]
+    return row | ({"points": points} if row["method"] != "one-bit" else {})
+
+
+def one_wrong(row: Row) -> Row:
+    """A fact more is wrong on every seed."""
+    return row | {"wrong": [wrong + 1 for wrong in row["wrong"]]}
+
+
+def late(row: Row) -> Row:
+    """Relations are learnt a hundredth later."""
+    return row | {"proof": row["proof"] | {"lemma_time": 1.01 * row["proof"]["lemma_time"]}}

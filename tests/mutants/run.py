@@ -19,7 +19,7 @@ from mutants.catalogue import MUTANTS
 from mutants.harness import LIGHT, RESULTS, ROOT, AnyMutant, Looker, Mutant, Only, Outcome, Results, run
 
 TABLE = ROOT / "docs" / "mutants.md"
-STORED = ROOT / "docs" / "results.sqlite"
+STORED = ROOT / "out" / "findings.sqlite"  # of `make findings`
 ONLY: dict[str, Only] = {
     "all": bool,
     "light": LIGHT,
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [m for m in MUTANTS if not given.names or any(part in m.name for part in given.names)]
     results, outcomes, own, stack = Results(given.results), {}, local(), ExitStack()
     rows = given.results.with_suffix(".sqlite")  # what is not stored is computed into the copy
-    if not given.stored and not rows.exists():
+    if not given.stored and not rows.exists() and given.store.exists():
         rows.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(given.store, rows)
 

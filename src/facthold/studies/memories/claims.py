@@ -184,8 +184,12 @@ def judge_separable(rows: Sequence[Values]) -> Judgement:
         points = by_seed(sorted(ours, key=lambda r: r["goal"]))
         if absent := not_found(points):
             return Judgement("N at 100% / N at 99%", absent, "no ratio", False)
-        some, every = ([r["N"] for r in points if (r["goal"] == 1.0) is all_right] for all_right in (False, True))
-        ratios = [math.log(b / a) for a, b in zip(some, every, strict=True)]
+        by_goal = [
+            {r["seed"]: r["N"] for r in points if (r["goal"] == 1.0) is all_right} for all_right in (False, True)
+        ]
+        pairs = [(by_goal[0][seed], by_goal[1][seed]) for seed in sorted(by_goal[0].keys() & by_goal[1].keys())]
+        some, every = zip(*pairs, strict=True)
+        ratios = [math.log(b / a) for a, b in pairs]
         least, most = mean_interval(ratios)
         low, high = interval = math.exp(least), math.exp(most)
         stated = f"1 within {AS_MANY:g}" if solved else f"below {1 - AS_MANY:g}"
