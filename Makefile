@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # The claims that take seconds; the figures bring the cells of three more. `facthold verify` checks all.
 DEMO_CLAIMS := margin-in-image margin-outside-image gradient-step rounding layerwise
 # Figures that docs/findings.md quotes, beside all claims.
-QUOTED := ladder heatmap robustness transfer task storage edits efficiency
+QUOTED := ladder heatmap robustness transfer task storage edits efficiency zipf
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check mutants findings format bench clean

@@ -190,6 +190,7 @@ MLP = (
         "construct/readout.py",
         "W = first @ unwhiten.T",
         "W = W + 0 * first @ unwhiten.T",
+        claims=("layerwise@quick",),
         tests=(LAYERWISE,),
         recipes=("layerwise", "selected"),
     ),

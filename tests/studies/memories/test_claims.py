@@ -254,11 +254,11 @@ def test_layerwise_is_judged_by_the_smallest_width_that_holds_all() -> None:
         return [common | {"m": int(m[1:]), "wrong": w, "params_per_fact": int(m[1:]) / 4} for m, w in wrong.items()]
 
     judge = claim("layerwise").judge
-    held = judge(rows(m64=[0, 0], m48=[0, 0], m32=[0, 1]))
+    held = judge(rows(m48=[0, 0], m32=[0, 0], m24=[0, 1]))
     assert held.holds
-    assert held.measured == "12.00 at m=48 (m=32: 1 wrong)"
-    assert not judge(rows(m64=[0, 0], m48=[1, 0])).holds
-    assert not judge(rows(m48=[1, 0])).holds
+    assert held.measured == "8.00 at m=32 (m=24: 1 wrong)"
+    assert not judge(rows(m48=[0, 0], m32=[1, 0])).holds
+    assert not judge(rows(m32=[1, 0])).holds
 
 
 def _separable(closed: float = 0.85, solved: float = 1.0, noise: float = 0.005) -> list[Row]:

@@ -178,14 +178,17 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
 
 def _one_axis(axes: "style.Axes", rows: Sequence[Values]) -> None:
     """Bits per weight against associations per weight: memories whose associations have d bits, or log2 N."""
+    from matplotlib.ticker import LogLocator
+
     style.loglog(axes, "Two tasks on one axis", "associations per weight", "bits per weight of facts, lower bound")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,)))
     for i, (name, *_) in enumerate(ranking(rows)):
         points = [p for r in rows if name_of(r) == name and r["method"] in SHOWN and (p := best(r))]
         cloud = [(p["facts"] / p["n_weights"], p["bound_per_weight"]) for p in points]
         bits = sorted(p["bound"] / p["facts"] for p in points) or [0.0]
         label = f"{name}: {bits[0]:.3g} to {bits[-1]:.3g} bits each"
         style.points(axes, cloud, i, linestyle="none", label=label)
-    style.legend(axes, fontsize=7.5)
+    style.legend(axes, fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, -0.13))
 
 
 def draw_counts(

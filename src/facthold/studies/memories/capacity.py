@@ -10,7 +10,7 @@ from facthold.lab.fields import Between, Count, OneOf, Positive, Seeds, Share, W
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
 from facthold.memory import EMBEDDINGS, MAPS
 from facthold.recipes import MemoryRecipe, make_memory, memory_recipe, memory_recipes, training_member
-from facthold.studies.judging import at_preset, fresh_seeds
+from facthold.studies.judging import FRESH, at_preset, seeds_at
 from facthold.theory.limits_facts import no_bound
 from facthold.train.lanes import shared_lanes
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from facthold.models.memory import Memory
 
 SEEDS = (0, 1, 2, 3, 4)
-LAYERWISE = {"smoke": (64, 16, (24,)), "quick": (256, 32, (48, 32, 28, 24))}  # (N, d, widths)
-PARAMETERS_PER_FACT = 12.0  # the bar for the layer-by-layer construction
+LAYERWISE = {"smoke": (64, 16, (16,)), "quick": (256, 32, (32, 28, 24))}  # (N, d, widths)
+PARAMETERS_PER_FACT = 8.0  # the bar for the layer-by-layer construction
 
 
 def storing_recipes() -> Mapping[str, MemoryRecipe]:
@@ -201,8 +201,9 @@ class TwoOutputs(Stored):
 
 def layerwise_cells(preset: str) -> list[Cell]:
     N, d, widths = at_preset(LAYERWISE, preset)
-    # FLIP_PRICE was chosen on other draws: these seeds took no part in it
-    return [Stored(method="layerwise", N=N, d=d, m=m, seeds=fresh_seeds(preset, 10)) for m in widths]
+    # FLIP_PRICE and the 8 parameters per fact were chosen on other draws: these seeds took no part
+    seeds = seeds_at(preset, 20, 0 if preset == "smoke" else FRESH + 30)
+    return [Stored(method="layerwise", N=N, d=d, m=m, seeds=seeds) for m in widths]
 
 
 def judge_layerwise(rows: Sequence[Values]) -> Judgement:
@@ -218,6 +219,7 @@ def judge_layerwise(rows: Sequence[Values]) -> Judgement:
 
 CLAIM = Claim(
     "layerwise", "beyond",
-    "One convex solve per layer stores 256 facts at d = 32 in at most 12 parameters per fact, with no training.",
+    "One convex solve per layer stores 256 facts at d = 32 in at most 8 parameters per fact, with no training.",
     layerwise_cells, judge_layerwise,
+    "It first said 12, at which half of the construction was enough. Thirty seeds then had 8; these are others.",
 )  # fmt: skip

@@ -143,6 +143,12 @@ class Curve(NamedTuple):
         c = geometric_mean([guide_constant(n, B) for n, B in zip(k, bits, strict=True)])
         return [least_loss(of_one * guide(B, c), outputs, p) for B in bits]
 
+    @property
+    def wastes(self) -> list[float]:
+        """Bits used over the bits that the bound asks for, at each size: geometric means over seeds."""
+        sizes = grouped(self.seeds, itemgetter("n_params")).values()
+        return [geometric_mean([waste(s["bits"], s["loss"], self.law.outputs, self.law.p) for s in z]) for z in sizes]
+
     def _exponent(self, what: str, loss: list[float]) -> Fit:
         return fit_exponent(f"{self.name}, {self.law.text}: {what}", self.all("bits"), loss)
 
@@ -180,6 +186,20 @@ def fits(rows: Sequence[Values]) -> list[Fit]:
         result += [curve.slope, curve.expected_slope(logarithm=False)]
         result += [curve.expected_slope(logarithm=True)] if curve.is_memory else []
     return result
+
+
+def says(rows: Sequence[Values]) -> list[str]:
+    """Of each curve the exponent beside the one at constant waste, and how the waste moves with the size."""
+    lines = []
+    for curve in (curve for curve in curves(rows) if curve.has_slope):
+        slope, constant = curve.slope, curve.expected_slope(logarithm=False)
+        wastes = ", ".join(f"{w:.3g}" for w in curve.wastes)
+        lines.append(
+            f"{curve.law.text}, {curve.name}: exponent {slope.slope:.3f} "
+            f"[{slope.interval[0]:.3f}, {slope.interval[1]:.3f}], at constant waste {constant.slope:.3f}; "
+            f"waste from the smallest to the largest {wastes}"
+        )
+    return lines
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
@@ -232,5 +252,5 @@ FIGURE = Figure(
     "the asked relation (dotted: over all R D answers). Weights are rounded to as many bits as leave the model nearest "
     "to theorem 7; scales and choices count too. Black: theorem 7 with p sorted, exact at these sizes. Dashed: the "
     "slope of corollary 1 from the smallest model's bits on. Small points: seeds.",
-    PRESETS, cells, plot, fits,
+    PRESETS, cells, plot, fits, says=says,
 )  # fmt: skip
