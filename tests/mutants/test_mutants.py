@@ -1,5 +1,7 @@
 """The short form of `make mutants`: some faults are tried, and all of them still fit the code."""
 
+from pathlib import Path
+
 import pytest
 
 from facthold.lab.registry import claims
@@ -48,3 +50,12 @@ def test_faults_of_the_short_form_are_seen() -> None:
             outcome = run(mutant, results, looker, only=LIGHT)
             assert outcome.red, outcome
             assert not outcome.missed, outcome
+
+
+def test_the_table_is_of_this_catalogue() -> None:
+    """What it says of a fault was seen when `make mutants` was run; what it is to see is the catalogue's."""
+    table = (Path(__file__).parents[2] / "docs" / "mutants.md").read_text()
+    rows = {cells[1].strip(): cells[3] for line in table.splitlines() if len(cells := line.split("|")) == 7}
+    assert [mutant.name for mutant in MUTANTS] == [name for name in rows if name not in ("fault", "---")]
+    for mutant in sources():
+        assert all(claim.replace("@", " at ") in rows[mutant.name] for claim in mutant.claims), mutant.name

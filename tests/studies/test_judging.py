@@ -7,6 +7,7 @@ import pytest
 
 from facthold.lab.claim import MEANINGS
 from facthold.measure.scaling import fit_exponent
+from facthold.studies import judging
 from facthold.studies.judging import (
     by_seed,
     drifting,
@@ -14,7 +15,8 @@ from facthold.studies.judging import (
     judge_exponent,
     judge_law,
     judge_mean,
-    mean_of,
+    judge_means,
+    mean_and_error,
     not_found,
 )
 
@@ -97,17 +99,28 @@ def test_drift_is_told_from_the_means_at_both_ends() -> None:
     assert then.startswith("at 80: 64 by the law")
 
 
-def test_a_mean_has_an_interval_of_four_standard_errors() -> None:
-    mean, error, (low, high) = mean_of([1.0, 2.0, 3.0, 4.0])
+def test_means_have_intervals_that_hold_for_all_of_them() -> None:
+    mean, error = mean_and_error([1.0, 2.0, 3.0, 4.0])
     assert (mean, error) == (2.5, pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2))
-    assert (low, high) == pytest.approx((mean - 4 * error, mean + 4 * error))
+    assert judging.around(mean, error, 1) == pytest.approx((mean - 1.96 * error, mean + 1.96 * error), rel=1e-4)
+    draws = np.random.default_rng(0).standard_normal((4000, 8))
+    inside = np.abs(draws) <= judging.around(0.0, 1.0, 8)[1]
+    assert 0.94 < inside.all(axis=1).mean() < 0.965
 
 
 def test_an_exact_mean_needs_its_tolerance() -> None:
-    assert judge_mean("x", [1.001, 0.001], 1.0, 0.05).verdict == "holds"
-    assert judge_mean("x", [1.01, 0.001], 1.0, 0.05).verdict == "drifts"
-    assert judge_mean("x", [1.01, 0.1], 1.0, 0.05).verdict == "not decided"
-    assert judge_mean("x", [1.2, 0.001], 1.0, 0.05).verdict == "fails"
+    assert judge_mean("x", (1.001, 0.001), 1.0, 0.05, 1).verdict == "holds"
+    assert judge_mean("x", (1.01, 0.001), 1.0, 0.05, 1).verdict == "drifts"
+    assert judge_mean("x", (1.01, 0.1), 1.0, 0.05, 1).verdict == "not decided"
+    assert judge_mean("x", (1.2, 0.001), 1.0, 0.05, 1).verdict == "fails"
+
+
+def test_of_several_means_those_that_are_off_are_named() -> None:
+    found = [("a", (1.0, 0.01), 1.0, 0.1), ("b", (1.035, 0.01), 1.0, 0.1)]
+    judged = judge_means("all are 1", found)
+    assert (judged.verdict, judged.drift) == ("drifts", "1.035 for 1 at b")
+    assert judge_means("all are 1", [found[0], ("b", (1.021, 0.01), 1.0, 0.1)]).verdict == "holds"  # by 2.2 for two
+    assert judge_means("one is 1", [("b", (1.021, 0.01), 1.0, 0.1)]).verdict == "drifts"
 
 
 def test_an_exponent_without_three_sizes_is_refused() -> None:

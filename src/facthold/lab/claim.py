@@ -11,7 +11,7 @@ from facthold.lab.figure import PRESETS, Values
 Verdict = Literal["holds", "drifts", "not decided", "fails", "not run"]
 MEANINGS: Mapping[Verdict, str] = {
     "holds": "the interval contains what is stated, and nothing beyond the tolerance that is stated with it",
-    "drifts": "holds at these sizes: within the tolerance, but measurably off what is stated; the drift is given",
+    "drifts": "holds at these sizes: within the tolerance, but measurably off what is stated, by what is given",
     "not decided": "the interval reaches beyond the tolerance: more seeds or sizes would tell",
     "fails": "the interval excludes what is stated, tolerance and all",
     "not run": "some cells are not stored",

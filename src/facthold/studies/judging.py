@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from statistics import fmean
+from statistics import NormalDist, fmean
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,7 +21,7 @@ LAW_EXPONENT = 0.05  # the same for a law without free constants: over a decade 
 LAW_TOLERANCE = 0.1  # how far what is measured may lie from a law without free constants, as a share of it
 CONSTANT_TOLERANCE = 0.25  # how far a fitted constant may lie from the authors' guide line, as a share of it
 FRESH = 100  # seeds from here on are for judging alone
-STANDARD_ERRORS = 4.0  # how far a measured mean may lie from an exact prediction: beyond it once in 16,000 by chance
+CHANCE = 0.05  # how often some mean of a claim lies beyond its interval by chance
 
 T = TypeVar("T")
 Measure = Callable[[Values], Number]
@@ -91,24 +91,34 @@ def by_seed(rows: Sequence[Values], *, between: bool = False) -> list[Values]:
     return [{**r, "seed": seed["seed"], **alone(seed)} for r in rows for seed in r["per_seed"]]
 
 
-Mean = list[float]  # of independent values: the mean and its standard error
+Mean = tuple[float, float]  # of independent values: the mean and its standard error; a row keeps it as a list
 
 
 def mean_and_error(values: Sequence[float] | np.ndarray) -> Mean:
-    """As a row keeps them."""
-    return [float(np.mean(values)), float(np.std(values, ddof=1)) / len(values) ** 0.5]
+    return float(np.mean(values)), float(np.std(values, ddof=1)) / len(values) ** 0.5
 
 
-def mean_of(values: Sequence[float]) -> tuple[float, float, Interval]:
-    """The mean, its standard error, and the interval of `STANDARD_ERRORS` around it."""
-    mean, error = mean_and_error(values)
-    return mean, error, (mean - STANDARD_ERRORS * error, mean + STANDARD_ERRORS * error)
+def around(mean: float, error: float, of: int) -> Interval:
+    """The interval around one of the ``of`` means of a claim, such that all have theirs right in 95% of all cases."""
+    half = error * NormalDist().inv_cdf(1 - CHANCE / (2 * of))
+    return mean - half, mean + half
 
 
-def judge_mean(name: str, measured: Mean, stated: float, tolerance: float) -> Judgement:
-    """Is a mean over independent draws what an exact computation says?"""
+def judge_means(predicted: str, found: Sequence[tuple[str, Mean, float, float]]) -> Judgement:
+    """Are these means, each with a name, what exact computations say: stated, within a tolerance?"""
+    n = len(found)
+    verdicts = [near(around(*measured, n), stated, tolerance) for _, measured, stated, tolerance in found]
+    words = [f"{measured[0]:.4g} for {stated:.4g} at {name}" for name, measured, stated, _ in found]
+    off = max(abs(mean - stated) / error if error else 0.0 for _, (mean, error), stated, _ in found)
+    drift = ", ".join(text for text, verdict in zip(words, verdicts, strict=True) if verdict == "drifts")
+    error = f"at most {off:.1f} standard errors off; 95% of all {n} together: {around(0, 1, n)[1]:.1f}"
+    return Judgement(predicted, "; ".join(words), error, worst(*verdicts), drift)
+
+
+def judge_mean(name: str, measured: Mean, stated: float, tolerance: float, of: int) -> Judgement:
+    """Is a mean over independent draws, one of several that are judged, what an exact computation says?"""
     mean, error = measured
-    low, high = interval = mean - STANDARD_ERRORS * error, mean + STANDARD_ERRORS * error
+    low, high = interval = around(mean, error, of)
     return Judgement(
         f"{name} {stated:.4g} within {tolerance:g}", f"{name} {mean:.4f}", f"[{low:.4f}, {high:.4f}]",
         near(interval, stated, tolerance),

@@ -220,6 +220,13 @@ def says(rows: Sequence[Values]) -> list[str]:
         others = {OUTER: "that on its own coarsest grid", OUTER_SIGNS: "that read by signs too"}
         also = "".join(f", {times[name]:.1f} times {words}" for name, words in others.items() if name in top)
         lines.append(f"the best is {times[PLAIN]:.0f} times the outer product as corollary 2 counts it{also}")
+    for words, kind in (("memories", "memory-bits"), ("transformers", "fact-bits")):
+        found = [(p["bound_per_weight"], name_of(r), r["d"]) for r in rows if r["kind"] == kind and (p := best(r))]
+        if found:
+            bits, name, d = max(found)
+            lines.append(
+                f"most bits of facts per weight, of {words} at their best efficiency: {bits:.2f}, {name}, d={d}"
+            )
     return lines
 
 

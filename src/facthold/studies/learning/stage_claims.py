@@ -9,7 +9,7 @@ import numpy as np
 from facthold.dynamics.stages import BAND, CONVERGED
 from facthold.lab import Cell, Claim, Judgement, Values, Verdict, at_least, at_most, cells_of, near, worst
 from facthold.measure.scaling import mean_interval
-from facthold.studies.judging import STANDARD_ERRORS
+from facthold.studies.judging import around
 from facthold.studies.learning import fig5, stages
 from facthold.studies.learning.base import (
     LossCurve,
@@ -227,7 +227,7 @@ def marginal(rows: Rows) -> Measured:
         f"{', '.join(wrong) or 'none'}; the first leave {min(off):+.1%} to {max(off):+.1%} off their times; {squares}"
     )
     holds = worst(not wrong, *(near((x - ON_TIME, x + ON_TIME), 0.0, FIRST_TIME) for x in off), *verdicts)
-    error = f"{len(flows)} flows; rates of {tables} random tables each, {STANDARD_ERRORS:g} standard errors"
+    error = f"{len(flows)} flows; rates of {tables} random tables each, intervals of 95% for all of them"
     return measured, error, holds
 
 
@@ -235,18 +235,19 @@ def _squares(rows: Rows) -> tuple[str, list[Verdict]]:
     """Mean squares of the first rates over their predictions, and whether EOS's is the larger where it should be."""
     ratios: list[float] = []
     verdicts: list[Verdict] = []
+    n = 3 * len(rows)
     for r in rows:
         S, R, D = size(r)
         said = {"EOS": (1 - 1 / D) / (S * R), "relation": ((1 - 1 / R) / D + (1 - 1 / D) / S) / R**2}
         for kind, square in said.items():
             mean, error = (x / square for x in r[kind])
             ratios.append(mean)
-            verdicts.append(near((mean - STANDARD_ERRORS * error, mean + STANDARD_ERRORS * error), 1.0, SQUARES))
+            verdicts.append(near(around(mean, error, n), 1.0, SQUARES))
         (eos, eos_error), (relation, relation_error) = r["EOS"], r["relation"]
-        more, half = eos - relation, STANDARD_ERRORS * math.hypot(eos_error, relation_error)
         if S != R * (D - 1):
             sign = 1 if S < R * (D - 1) else -1
-            verdicts.append(at_least((sign * more - half, sign * more + half), 0.0))
+            more = sign * (eos - relation)
+            verdicts.append(at_least(around(more, math.hypot(eos_error, relation_error), n), 0.0))
     return f"mean squares {min(ratios):.3f} to {max(ratios):.3f} of what is predicted", verdicts
 
 

@@ -1,7 +1,7 @@
 """Theorem 1's memories: exact moments of their margins against Monte Carlo, rounding (corollary 2), one gradient step.
 
-The moments are exact at every size, so the verdict is statistical: the interval of `STANDARD_ERRORS` around each mean
-and each variance contains its prediction, and is narrow enough to see the smaller terms.
+The moments are exact at every size, so the verdict is statistical: the intervals around all means and variances of a
+claim (`judging.around`) contain their predictions, and are narrow enough to see the smaller terms.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.keys import derive
-from facthold.lab import Cell, Claim, Judgement, Result, Values, near, worst
+from facthold.lab import Cell, Claim, Judgement, Result, Values
 from facthold.lab.fields import Between, Count, Positive, Seeds, Whole
 from facthold.memory import EMBEDDINGS
-from facthold.studies.judging import STANDARD_ERRORS, all_of, at_preset, fresh_seeds, mean_of
+from facthold.studies.judging import all_of, at_preset, fresh_seeds, judge_means, mean_and_error
 from facthold.theory import noise
 from facthold.theory.bounds import margin_variance
 
@@ -72,7 +72,8 @@ class Margins(Cell):
 
         generator = host_generator(derive("margins", self.seed, self.N, self.d, int(self.in_image)))
         gamma = np.array([self.draw(generator) for _ in range(self.n_draws)])
-        (mean, mean_error, _), (variance, variance_error, _) = map(mean_of, (gamma.mean(1), ((gamma - 1) ** 2).mean(1)))
+        mean, mean_error = mean_and_error(gamma.mean(1))
+        variance, variance_error = mean_and_error(((gamma - 1) ** 2).mean(1))
         return {"mean": mean, "mean_error": mean_error, "variance": variance, "variance_error": variance_error}
 
     def draw(self, generator: np.random.Generator) -> Float[np.ndarray, " margins"]:
@@ -198,19 +199,14 @@ def judge_margins(rows: Sequence[Values]) -> Judgement:
 
 def judge_moments(formula: str, rows: Sequence[Values], variance: Callable[[Values], float]) -> Judgement:
     """The mean and the variance of margins against 1 and against an exact formula."""
-    errors: dict[str, list[float]] = {"mean": [], "variance": []}
-    verdicts, measured = [], []
+    found = []
     for r in rows:
-        exact = {"mean": 1.0, "variance": variance(r)}
-        for name, stated in exact.items():
-            half = STANDARD_ERRORS * r[f"{name}_error"]
-            errors[name].append(abs(r[name] - stated) / r[f"{name}_error"])
-            verdicts.append(near((r[name] - half, r[name] + half), stated, MOMENT_TOLERANCE[name] * stated))
-        name = "{method} k={k} N={N} d={d}" if "method" in r else "N={N} d={d}"
-        measured.append((name + ": mean {mean:.4f}, variance {variance:.4f} for {0:.4f}").format(variance(r), **r))
+        at = ("{method} k={k} N={N} d={d}" if "method" in r else "N={N} d={d}").format(**r)
+        for name, stated in (("mean", 1.0), ("variance", variance(r))):
+            measured = r[name], r[f"{name}_error"]
+            found.append((f"{at} ({name})", measured, stated, MOMENT_TOLERANCE[name] * stated))
     within = " and ".join(f"{name} within {share:.0%}" for name, share in MOMENT_TOLERANCE.items())
-    error = ", ".join(f"{name}s within {max(away):.1f}" for name, away in errors.items()) + " standard errors"
-    return Judgement(f"mean 1, variance {formula}; {within}", "; ".join(measured), error, worst(*verdicts))
+    return judge_means(f"mean 1, variance {formula}; {within}", found)
 
 
 def rounding_cells(preset: str) -> list[Cell]:
@@ -234,24 +230,21 @@ def judge_rounding(rows: Sequence[Values]) -> Judgement:
 
 
 def _judge_moved(rows: Sequence[Values]) -> Judgement:
-    ratios = {_name(r): mean_of([12 * (moved / r["step"]) ** 2 for moved in r["moved"]]) for r in rows}
-    verdicts = [near(interval, 1.0, MOVED_TOLERANCE) for _, _, interval in ratios.values()]
-    measured = "mean square / predicted " + ", ".join(f"{mean:.3f} at {name}" for name, (mean, _, _) in ratios.items())
-    error = f"standard errors up to {max(error for _, error, _ in ratios.values()):.4f}"
-    predicted = f"margins move by a mean square of eps^2 |u_x - u_y|^2 / 12 within {MOVED_TOLERANCE:.0%}"
-    return Judgement(predicted, measured, error, worst(*verdicts))
+    squares = [[12 * (moved / r["step"]) ** 2 for moved in r["moved"]] for r in rows]
+    return judge_means(
+        f"margins move by a mean square of eps^2 |u_x - u_y|^2 / 12 within {MOVED_TOLERANCE:.0%}",
+        [(f"{_name(r)} (moved)", mean_and_error(x), 1.0, MOVED_TOLERANCE)
+         for r, x in zip(rows, squares, strict=True)],
+    )  # fmt: skip
 
 
 def _judge_recall(rows: Sequence[Values]) -> Judgement:
-    measured, verdicts, errors = [], [], []
+    found = []
     for r in rows:
         stated = noise.recall(r["N"], noise.low_rank(r["d"]).rounded(r["step"]))
-        mean, error, interval = mean_of(r["recalled"])
-        measured.append(f"{mean:.3f} for {stated:.3f} with {max(r['used_bits'])} bits at {_name(r)}")
-        verdicts.append(near(interval, stated, RECALL_TOLERANCE))
-        errors.append(error)
-    predicted = f"recall as the noise law with eps^2/12 within {RECALL_TOLERANCE}"
-    return Judgement(predicted, "recall " + ", ".join(measured), f"up to {max(errors):.4f}", worst(*verdicts))
+        at = f"{_name(r)} ({max(r['used_bits'])} bits, recall)"
+        found.append((at, mean_and_error(r["recalled"]), stated, RECALL_TOLERANCE))
+    return judge_means(f"recall as the noise law with eps^2/12 within {RECALL_TOLERANCE}", found)
 
 
 def _name(row: Values) -> str:

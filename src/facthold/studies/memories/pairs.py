@@ -1,6 +1,6 @@
 """Two inputs at once (the lecture): memories of sums e_z1 + e_z2, linear and of degree 2.
 
-Means over independent draws have intervals of `STANDARD_ERRORS` on both sides, as in `weighted`.
+Means over independent draws have intervals that hold for all of them together, as in `weighted`.
 """
 
 import math
@@ -180,7 +180,8 @@ def judge_pairs(rows: Sequence[Values]) -> Judgement:
     for r in margins:
         for i, name in enumerate(("linear", "mlp")):
             own, shared = (pair_kernels(r["d"])[pairs][i] for pairs in ("all", "one"))
-            parts.append(judge_mean(f"d={r['d']} {name}: margin", r[name], own - shared, MARGIN_WITHIN))
+            at = f"d={r['d']} {name}: margin"
+            parts.append(judge_mean(at, r[name], own - shared, MARGIN_WITHIN, 2 * len(margins)))
     linear, mlp = ([count for r in xor for count in r[name]] for name in ("linear", "mlp"))
     parts.append(
         Judgement(

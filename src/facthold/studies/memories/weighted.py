@@ -1,8 +1,8 @@
 """The lecture's weighted memories W = sum alpha_zy u_y e_z^T, and the gradients that are such sums.
 
 Small exact statements, each about what the constructions give. What memory schemes lose on heavy-tailed data is not
-here. Means over independent draws have intervals of `STANDARD_ERRORS` on both sides: an exact value lies within them
-but for one in 16,000, and they must lie within the tolerance that is stated, so that few draws decide nothing.
+here. Means over independent draws have intervals that hold for all of a claim together (`judging.around`): they must
+contain the exact value, and lie within the tolerance that is stated, so that few draws decide nothing.
 """
 
 from collections.abc import Sequence
@@ -85,11 +85,11 @@ class WeightedScores(Cell):
 
 
 def judge_scores(rows: Sequence[Values]) -> Judgement:
-    parts = []
+    parts, n = [], 2 * len(rows)
     for r in rows:
         at = "N={N} M={M} d={d}:".format(**r)
-        parts.append(judge_mean(f"{at} score / weight", r["slope"], 1.0, MEAN_WITHIN))
-        parts.append(judge_mean(f"{at} variance / exact", r["noise"], 1.0, NOISE_WITHIN))
+        parts.append(judge_mean(f"{at} score / weight", r["slope"], 1.0, MEAN_WITHIN, n))
+        parts.append(judge_mean(f"{at} variance / exact", r["noise"], 1.0, NOISE_WITHIN, n))
     return all_of(*parts)
 
 
@@ -219,7 +219,8 @@ def judge_step(rows: Sequence[Values]) -> Judgement:
             parts.append(Judgement(f"{at} recall >= {NEARLY_ALL:g}", f"{at} {fmean(step):.4f}", error, verdict))
         else:
             more = [a - b for a, b in zip(step, r["outer_product"], strict=True)]
-            parts.append(judge_mean(f"{at} recall more than the outer product", mean_and_error(more), 0.0, AS_MANY))
+            words = f"{at} recall more than the outer product"
+            parts.append(judge_mean(words, mean_and_error(more), 0.0, AS_MANY, len(recall)))
     return all_of(*parts)
 
 

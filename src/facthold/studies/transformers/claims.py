@@ -202,8 +202,8 @@ def _table(preset: str) -> dict[str, Any]:
     return at_preset({"smoke": small, "quick": quick, "paper": quick | {"protocol": "transformer-code"}}, preset)
 
 
-TRADE_SEEDS = (4, 5, 6, 7, 8, 9)  # sizes were chosen on seed 0, and what is stated on seeds 1 to 3
-FLOOR_SEEDS = TRADE_SEEDS[:4]
+TRADE_SEEDS = (10, 11, 12, 13, 14, 15)  # sizes were chosen on seed 0, and what is stated on seeds 1 to 9
+FLOOR_SEEDS = (4, 5, 6, 7)
 
 
 def trade_cells(preset: str) -> list[Cell]:
@@ -245,8 +245,8 @@ CLAIMS = (
     ),
     Claim(
         "authors-rule", "figure 4, left: how it is judged",
-        "Judged as the authors judge, by the best accuracy on 1,024 drawn prompts, the same runs hold the same number "
-        "of facts as judged on every fact.",
+        "Judged as the authors judge, by the best accuracy on 1,024 drawn prompts (at 64 looks: preset quick trains "
+        "half as long as they do), the same runs hold the same number of facts as judged on every fact.",
         rule_cells, judge_rules,
     ),
     Claim(
@@ -257,7 +257,7 @@ CLAIMS = (
         trade_cells, judge_trade,
         "With 6 heads among the sizes seeds 1 to 3 decided nothing, 1.46 [0.53, 2.40]: there the MLP is 1,291 to 3,535 "
         "parameters, which is the floor. Of the other sizes they had 0.64, and a third to one was stated for a while; "
-        "seeds 4 to 9, which are judged here, were run for that and do not bear it out.",
+        "seeds 4 to 9 had 0.95 [0.59, 1.32]. What is stated is of these; seeds 10 to 15 are judged.",
     ),
     Claim(
         "attention-floor", "figure 4, right; beyond",
