@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from facthold._util.errors import FactholdError, check_positive
-from facthold._util.files import as_csv, writing
+from facthold._util.files import as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import read_questions, refuse, understand
+from facthold.cli.inputs import read_questions, refuse, understand, writable_file
 from facthold.cli.printing import count, print_json, show, working
 from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
@@ -55,6 +55,7 @@ def ask(
 
     Between(least=0, most=MOST_NOISE).check("noise", noise)
     Between(least=1).check("top", top)
+    writable_file(output, table_of(COLUMNS))
     knowledge = load(model)
     options: dict[str, Any] = {"noise": noise, "seed": seed, "top": top}
     if file is not None:
@@ -123,7 +124,7 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
         "per_second": len(questions) / seconds,
     }  # fmt: skip
     if output is not None:
-        with writing(output) as stream:
+        with writing(output, table_of(COLUMNS)) as stream:
             stream.write(as_csv([COLUMNS, *rows]).encode())
     if json:
         print_json(about if output else about | {"answers": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facthold._util.errors import FactholdError
+from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_questions, writable_file
@@ -29,7 +30,7 @@ SHOWN = 5  # changes that did not take, as an error names them
 @command()
 def edit(
     model: o.Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model to write; it may be the same file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model to write, to another file.")],
     subject: o.Subject = None,
     relation: o.Relation = None,
     answer: str | None = typer.Argument(None, help="The answer, known or new; none with --forget."),
@@ -54,7 +55,7 @@ def edit(
     from facthold.knowledge.model import Model, load
 
     start = load(model)
-    writable_file(output)
+    writable_file(output, MODEL)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
     reports, end = _change(change, start, rows)
     if not json:  # not before: a spinner would take standard output with it
