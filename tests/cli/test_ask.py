@@ -103,7 +103,11 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
     code, out, _ = run("locate", "m.safetensors", "France", "capital")
     assert code == 0
     assert "France, capital: Paris by a margin of" in out
-    assert out.index("MLP") < out.index("head ")
+    assert "The MLP holds" in out
+    code, few, _ = run("locate", "m.safetensors", "France", "capital", "--top", "1")
+    assert "the rest: " in few
+    shown = {line.split("  ")[0].strip(): line for line in few.splitlines()}
+    assert any(name.startswith("margin") for name in shown)
     found = json.loads(run("locate", "m.safetensors", "France", "capital", "--json")[1])
     heads = [part for part in found["parts"] if part["direct"] is not None]
     assert sum(part["direct"] + part["through"] for part in heads) == pytest.approx(found["margin"])

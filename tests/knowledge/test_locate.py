@@ -10,7 +10,7 @@ import pytest
 
 import known
 from facthold._util.errors import FactholdError
-from facthold.knowledge.locate import DIRECT, MLP, locate_all
+from facthold.knowledge.locate import DIRECT, locate_all
 from facthold.knowledge.model import Model
 from facthold.memory.activations import Polynomial
 from facthold.models.forward import Forward, table_prompts
@@ -102,9 +102,12 @@ def test_one_fact_in_words() -> None:
     assert found.margin == pytest.approx(Model(model, problem).ask("France", "capital").margin)
     assert found.margin == pytest.approx(everything.margin[0])
     assert [part.name for part in found.parts] == [everything.components[c] for c in everything.order[0]]
-    mlp = found.parts[0]
-    assert (mlp.name, mlp.direct) == (MLP, None)  # a built model has its facts there
-    heads = [part for part in found.parts if part.direct is not None]
+    falls = [found.margin - part.ablated for part in found.parts]
+    assert falls == sorted(falls, reverse=True)  # what counts comes first
+    assert found.mlp + found.direct == pytest.approx(found.margin)
+    assert found.mlp > 0.9 * found.margin  # a built model has its facts there
+    assert found.sentence.startswith("The MLP holds ")
+    heads = found.heads
     assert sum(part.direct + part.through for part in heads) == pytest.approx(found.margin)
     for part in heads:  # heads of other tokens look at EOS, those without any at everything, and add nothing
         if not part.attends.startswith(("subject", "relation")):
