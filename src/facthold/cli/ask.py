@@ -189,9 +189,9 @@ def _show(found: "Location", top: int) -> None:
     if rest:
         sums = {name: sum(getattr(part, name) for part in rest) for name in ("contribution", "direct", "through")}
         rows.append(blank | sums | {"name": f"the rest: {count(len(rest), 'head')}"})
-    if found.bias:
-        bias = {"contribution": found.bias, "direct": 0.0, "through": found.bias}
-        rows.append(blank | bias | {"name": "bias of the MLP"})
+    name, adds = found.unsplit
+    if adds:
+        rows.append(blank | {"name": name, "contribution": adds, "direct": 0.0, "through": adds})
     rows.append(blank | {"name": "margin", "contribution": found.margin, "direct": found.direct, "through": found.mlp})
     show(
         "",

@@ -187,6 +187,8 @@ def _showing(watching: "Watching", name: str, quiet: bool) -> Iterator[Callable[
 
 def _paths(output: Path) -> list[Path]:
     """NAME.csv and NAME.gif."""
+    if output.is_dir():
+        raise FactholdError(f"output={output} is a folder; give the name of a file")
     base = output.with_suffix("") if output.suffix in (".gif", ".csv") else output
     return [base.with_name(f"{base.name}{ending}") for ending in (".csv", ".gif")]
 

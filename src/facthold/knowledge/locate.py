@@ -113,20 +113,28 @@ class Location:
         return tuple(part for part in self.parts if part.direct is not None)
 
     @property
+    def unsplit(self) -> tuple[str, float]:
+        """What is in no head's part, with its name: the MLP's bias; all of an MLP whose activation is no ReLU."""
+        if self.mlp and not self.bias and not any(part.through for part in self.heads):
+            return "MLP, all heads together", self.mlp
+        return "bias of the MLP", self.bias
+
+    @property
     def sentence(self) -> str:
         """Where the fact is held, in words."""
         needed = [part.name for part in self.heads if part.changed]
-        lost = ", ".join(needed[:NAMED]) + (f" or {len(needed) - NAMED} more" if len(needed) > NAMED else "")
-        without = f"without {lost} the answer is another" if needed else "no head alone is needed for the answer"
+        more = f" and {len(needed) - NAMED} more" if len(needed) > NAMED else ""
+        named = ("any one of " if len(needed) > 1 else "") + ", ".join(needed[:NAMED]) + more
+        without = f"without {named} the answer is another" if needed else "no head alone is needed for the answer"
+        if self.margin <= 0:
+            return f"It is not held: {self.rival} is ahead of the answer; {without}."
         if len(self.heads) == len(self.parts):
             return f"The heads hold it, as there is no MLP; {without}."
-        if self.margin <= 0:
-            return f"It is not held: the best rival is ahead; {without}."
-        first, other = ("MLP", "heads directly") if self.mlp >= self.direct else ("heads directly", "MLP")
-        share = max(self.mlp, self.direct) / self.margin
-        against = min(self.mlp, self.direct)
-        rest = f"the {other} {against / self.margin:.0%}" if against >= 0 else f"the {other} take {-against:.4g} off it"
-        return f"The {first} hold{'s' if first == 'MLP' else ''} {share:.0%} of the margin, {rest}; {without}."
+        first, other = ("MLP holds", "heads directly") if self.mlp >= self.direct else ("heads directly hold", "MLP")
+        most, least = max(self.mlp, self.direct), min(self.mlp, self.direct)
+        against = f"against {-least:.4g} by the {other}" if least < 0 else f"the {other} {least / self.margin:.0%}"
+        share = f"{most:.4g}" if least < 0 else f"{most / self.margin:.0%} of the margin"
+        return f"The {first} {share}, {against}; {without}."
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"sentence": self.sentence}
