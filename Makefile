@@ -30,6 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: $(STAMP)
+	@mkdir -p out
 	$(BIN)/facthold verify $(DEMO_CLAIMS) --store out/demo.sqlite
 	$(BIN)/facthold make --recipe train -S 16 -R 16 -d 16 -H 8 -o out/transformer.safetensors
 	$(BIN)/facthold facts countries -o out/countries.csv
@@ -50,6 +51,7 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py --workers 2
 
 findings: $(STAMP)
+	@mkdir -p out
 	$(BIN)/facthold reproduce $(QUOTED) --store out/findings.sqlite -o out/findings
 	$(BIN)/python docs/render.py
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,8 +91,8 @@ def test_a_file_of_questions(models: Path, run: Run) -> None:
     assert [row["right"] for row in rows[-2:]] == ["not in the table", "unknown subject"]
     assert all(0 < float(row["probability"]) <= 1 and float(row["margin"]) > 0 for row in rows[:-1])
     assert f"{len(questions)} questions, 1 with names that are not known: 29 of 29 right (100.00%)" in err
-    assert run("ask", "m.safetensors", "--file", "q.csv", "-o", "deep/a.csv")[1] == ""
-    assert Path("deep/a.csv").read_text() == out
+    assert run("ask", "m.safetensors", "--file", "q.csv", "-o", "a.csv")[1] == ""
+    assert Path("a.csv").read_text() == out
     lines = [json.dumps(dict(zip(("subject", "relation", "answer"), row, strict=True))) for row in known.ROWS]
     Path("q.jsonl").write_text("\n".join(lines))
     found = json.loads(run("ask", "m.safetensors", "--file", "q.jsonl", "--json")[1])
@@ -103,7 +104,7 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
     code, out, _ = run("locate", "m.safetensors", "France", "capital")
     assert code == 0
     assert "France, capital: Paris by a margin of" in out
-    assert out.index("MLP") < out.index("head ")
+    assert "The MLP holds" in out
     found = json.loads(run("locate", "m.safetensors", "France", "capital", "--json")[1])
     heads = [part for part in found["parts"] if part["direct"] is not None]
     assert sum(part["direct"] + part["through"] for part in heads) == pytest.approx(found["margin"])
@@ -113,6 +114,31 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
     everything = json.loads(run("locate", "m.safetensors", "--all", "--json")[1])
     assert everything["changed_without_the_first"] == max(everything["changed_by_rank"])
     assert sum(part["named_first"] for part in everything["components"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("top", [1, 2, 12, 100])
+@pytest.mark.parametrize("which", ["countries", "random_model", "polynomial"])
+def test_whatever_is_shown_the_head_that_counts_is_and_the_rows_add_up_to_the_margin(
+    which: str, top: int, folder: Path, run: Run
+) -> None:
+    save_model("m.safetensors", *getattr(known, which)())
+    of = ("France", "capital") if which == "countries" else ("3", "2")
+    found = json.loads(run("locate", "m.safetensors", *of, "--json")[1])
+    code, out, _ = run("locate", "m.safetensors", *of, "--top", str(top))
+    assert code == 0
+    lines = out[out.index("────") :].partition("without the")[0].splitlines()[1:]
+    rows = [[cell for cell in re.split("  +", line.strip()) if cell] for line in lines if line.strip()]
+    adds = {name: float(cells[0]) for name, *cells in rows}
+    heads = [part for part in found["parts"] if part["direct"] is not None]
+    worst = min(heads, key=lambda part: part["ablated"])
+    assert rows[0][0] == worst["name"]
+    assert len(adds) == len(rows)
+    assert sum(name.startswith("head ") for name in adds) == min(top, len(heads))
+    assert any(name.startswith("the rest: ") for name in adds) == (top < len(heads))
+    margin = adds.pop("margin")
+    assert margin == pytest.approx(found["margin"], rel=1e-3)
+    # each number has four digits
+    assert sum(adds.values()) == pytest.approx(margin, abs=1e-3 * sum(map(abs, adds.values())))
 
 
 @pytest.mark.parametrize(

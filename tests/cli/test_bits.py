@@ -56,10 +56,11 @@ def test_bits_of_a_transformer(tmp_path: Path, run: Run) -> None:
         (["--bits", "4", "--scales", "column"], "column"),
         (["--scales", "row"], "goes with --bits"),
         (["-o", "."], "is a folder"),
-        (["-o", "facts.csv"], "must be a file"),
+        (["-o", "facts.csv"], "facts.csv is there already, and is a table with the columns subject, relation, answer"),
     ],
 )
-def test_bits_refuses_in_a_line(saved: Path, run: Run, options: list[str], words: str) -> None:
+def test_bits_refuses_in_a_line(saved: Path, folder: Path, run: Run, options: list[str], words: str) -> None:
+    (folder / "facts.csv").write_text("subject,relation,answer\n")
     code, _, err = run("bits", str(saved), *options)
     assert code == 2
     assert words in err

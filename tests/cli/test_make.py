@@ -47,7 +47,7 @@ def test_values_that_are_not_finite_are_null(folder: Path, run: Run) -> None:
 
 def test_a_transformer_is_trained_saved_and_asked_again(folder: Path, run: Run) -> None:
     arguments = (*TRAIN, "-S", "6", "-R", "3", "-D", "2", "--table", "balanced", *SMALL, "--zipf", "0.5", "0")
-    code, out, err = run(*arguments, "--accuracy", "1", "-o", "deep/t.safetensors", "--json")
+    code, out, err = run(*arguments, "--accuracy", "1", "-o", "t.safetensors", "--json")
     assert code == 0, err
     about = json.loads(out)
     assert (about["facts"], about["A"], about["D"], about["max_C"], about["assumption_1"]) == (18, 6, 2, 3, True)
@@ -135,7 +135,7 @@ MEMORY = [
     ("--recipe weighted-convex", "--recipe weighted-convex needs how often each association is asked"),
     ("--embeddings orthogonal -N 100 -d 8", "do not fit in -d 8"),
     ("--map modulo", "unknown map 'modulo'; did you mean 'mod'"),
-    ("-N 8 -o text.txt/m.safetensors", "give another --output"),
+    ("-N 8 -o text.txt/m.safetensors", "there is no folder text.txt"),
     ("-N many", "integer"),
     ("-S 8", "-S 8 does not go with --recipe outer-product"),
     ("--alpha 1", "--alpha 1.0 does not go with --recipe outer-product"),

@@ -285,7 +285,7 @@ def test_the_live_view_fits_a_terminal_and_shows_curve_levels_and_questions(seen
         (["FILE", "--lr", "-1"], "--lr -1.0 must be above 0"),
         (["FILE", "--lr", "nan"], "--lr nan must be above 0"),
         (["FILE", "--alpha", "0"], "--alpha 0.0 must be at least 1e-30 and at most 1"),
-        (["FILE", "--output", "FILE"], "would write over"),
+        (["FILE", "--output", "FILE"], "itself, which would be lost"),
         (["FILE", "--steps", "0"], "--steps 0 must be at least 1"),
         (["FILE", "--steps", str(10**10)], "64 facts with 8 answers and 10000000000 steps are too much to watch"),
         (["FILE", "--subjects", "99"], "--subjects 99"),

@@ -1,27 +1,92 @@
-"""Files that a reader never meets half written, and text for them."""
+"""Files: what is there is never lost to something of another kind, and a reader never meets one half written."""
 
 import contextlib
 import csv
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from facthold._util.errors import FactholdError
 
+MODEL, STORE, PARQUET, GIF, PNG = "a model", "a store of results", "a Parquet file", "a GIF", "a PNG picture"
+SVG, PAGE, JSON, TEXT = "an SVG picture", "a page", "JSON", "text"
+EMPTY, OTHER = "empty", "a file that facthold does not write"
+MAGIC = {b"SQLite format 3\0": STORE, b"PAR1": PARQUET, b"GIF8": GIF, b"\x89PNG": PNG}
+STARTS = {"<!doctype html": PAGE, "<?xml": SVG, "<svg": SVG, "{": JSON, "[": JSON}
+GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
+LOOKED = 4096  # bytes at the start of a file that say what it is
+
+
+def table_of(columns: Sequence[str]) -> str:
+    """The kind of a CSV or TSV file: by its columns, of some the first ones, as the others differ."""
+    for first in GROWING:
+        if tuple(columns[: len(first)]) == first:
+            return f"a table that begins with the columns {', '.join(first)}"
+    return f"a table with the columns {', '.join(columns)}"
+
+
+def kind_of(path: Path) -> str:
+    """What a file is, by its first bytes."""
+    with path.open("rb") as stream:
+        head = stream.read(LOOKED)
+    if not head:
+        return EMPTY
+    for magic, kind in MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    length = int.from_bytes(head[:8], "little")  # safetensors: the length of a header in JSON, and the header
+    if len(head) > 8 and head[8:9] == b"{" and length < path.stat().st_size:
+        return MODEL
+    try:
+        text = head.decode("utf-8-sig" if len(head) < LOOKED else "utf-8", "strict" if len(head) < LOOKED else "ignore")
+    except UnicodeDecodeError:
+        return OTHER
+    if "\0" in text:
+        return OTHER
+    start = text.lstrip().lower()
+    for beginning, kind in STARTS.items():
+        if start.startswith(beginning):
+            return kind
+    first = text.lstrip("\ufeff").splitlines()[0]
+    delimiter = "\t" if "\t" in first else ","
+    columns = next(csv.reader([first], delimiter=delimiter), [])
+    return table_of([name.strip() for name in columns]) if len(columns) > 1 else TEXT
+
+
+def check_output(path: str | Path, kind: str) -> bool:
+    """Whether a file of this kind would take the place of an older one. Refuses to write over anything else, and into a
+    folder that is not there: a name may be mistyped."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise FactholdError(f"output={path} is a folder; give the name of a file")
+        if not path.parent.is_dir():
+            raise FactholdError(
+                f"cannot write {path}: there is no folder {path.parent}; make it first, or check the name"
+            )
+        if not path.is_file():  # nothing there, or a pipe or a device
+            return False
+        there = kind_of(path)
+    except OSError as error:
+        raise FactholdError(f"cannot write {path}: {error.strerror or error}; give another path") from error
+    if there not in (kind, EMPTY):
+        raise FactholdError(f"{path} is there already, and is {there}; {kind} would take its place: give another name")
+    return True
+
 
 @contextlib.contextmanager
-def writing(path: str | Path) -> Iterator[IO[bytes]]:
+def writing(path: str | Path, kind: str) -> Iterator[IO[bytes]]:
     """Beside it first, then in its place. Pipes and devices, such as /dev/stdout, are written as they are."""
     path = Path(path)
+    check_output(path, kind)
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as stream:
                 yield stream
             return
         final = path.resolve()  # a link stays a link
-        final.parent.mkdir(parents=True, exist_ok=True)
         partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
         try:
             with partial.open("wb") as stream:

@@ -6,8 +6,9 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -74,9 +75,28 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            check_apart(ctx.params)
             return super().invoke(ctx)
         except (FactholdError, ValueError) as error:
             raise FactholdError(in_options(str(error), self.params)) from error
+
+
+def check_apart(given: Mapping[str, Any]) -> None:
+    """Refuse an output that is read too, whichever command it is given to: what is there would be lost."""
+    output = given.get("output")
+    if not isinstance(output, Path) or not output.exists():
+        return
+    for name, value in given.items():
+        for path in value if isinstance(value, list | tuple) else [value]:
+            if name != "output" and isinstance(path, Path | str) and _same(output, path):
+                raise ValueError(f"output={output} is {name}={path} itself, which would be lost; give another name")
+
+
+def _same(one: Path, other: Path | str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):  # no such file, or a text that is no path
+        return False
 
 
 def in_options(message: str, parameters: Iterable[Any]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from facthold._util.errors import FactholdError, check_one_of
+from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command, heed
 from facthold.cli.inputs import refuse, writable_file
@@ -49,9 +50,7 @@ def bits(
         raise ValueError(f"take one of bits={bits} and accuracy={accuracy:g}: the second searches for the first")
     check_one_of("scales", scales or SCALES[1], SCALES)
     grid = None if bits is None else grid_of_bits(bits, scales or SCALES[1])
-    writable_file(output)
-    if output is not None and (output.suffix != ".safetensors" or output.resolve() == model.resolve()):
-        raise FactholdError(f"output={output} must be a file that ends in .safetensors, and not the model itself")
+    writable_file(output, MODEL)
     from facthold.measure.quantise import Recall, judged_bits, quantise
     from facthold.models.saving import load_model, save_model
 

@@ -1,4 +1,4 @@
-"""facthold edit: change, add or forget facts of a model, by one rank-one change for each."""
+"""facthold edit: change, add or forget facts of a model, each solved for and not trained."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facthold._util.errors import FactholdError
+from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_questions, writable_file
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 DONE = {
     "edit": "{0.subject}, {0.relation}: {0.answer} instead of {0.before}",
     "add": "{0.subject}, {0.relation}: {0.answer} (before: {0.before})",
+    "nothing": "{0.subject}, {0.relation}: {0.answer} is what it says already",
     "forget": "{0.subject}, {0.relation}: no longer {0.answer}; it now says {0.said}",
 }
 SHOWN = 5  # changes that did not take, as an error names them
@@ -29,7 +31,7 @@ SHOWN = 5  # changes that did not take, as an error names them
 @command()
 def edit(
     model: o.Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model to write; it may be the same file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model to write, to another file.")],
     subject: o.Subject = None,
     relation: o.Relation = None,
     answer: str | None = typer.Argument(None, help="The answer, known or new; none with --forget."),
@@ -40,11 +42,12 @@ def edit(
     force: bool = o.flag("--force", "Write the model even where a change did not take."),
     json: o.Json = False,
 ) -> None:
-    """Give a fact another answer, add one or forget one, by a change of rank one and without training (in float64).
+    """Give a fact another answer, add one or forget one, without training (in float64).
 
-    The change is made in the last linear map; where other facts would be lost by that, the fact gets a neuron of its
-    own. What holds is judged over the whole vocabulary, unless the model was made for the answers alone. For a new
-    relation, build the model again.
+    It is a change of rank one in the last linear map, which adds no parameter; where other facts would be lost by that,
+    the fact gets a neuron of its own, or four: the first line says which. Where the model says the answer already, no
+    weight changes, and the model is written as it is. What holds is judged over the whole vocabulary, unless the model
+    was made for the answers alone. For a new relation, build the model again.
     """
     if add and forget:
         raise ValueError("take one of --add and --forget")
@@ -54,7 +57,7 @@ def edit(
     from facthold.knowledge.model import Model, load
 
     start = load(model)
-    writable_file(output)
+    writable_file(output, MODEL)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
     reports, end = _change(change, start, rows)
     if not json:  # not before: a spinner would take standard output with it
@@ -134,8 +137,11 @@ def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: P
 
 
 def _say(report: "Report") -> None:
+    from facthold.knowledge.edit import NOTHING
+
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
-    typer.echo(DONE[report.kind].format(report) + new)
+    done = DONE["nothing"] if report.matrix == NOTHING else DONE[report.kind]
+    typer.echo(f"{done.format(report)}{new}; {report.how}")
     so = "not said" if report.kind == "forget" else "said so"
     others = (
         f"of {count(report.others, 'other fact')} {report.specificity:.2%} of the right ones still are, "
@@ -144,8 +150,6 @@ def _say(report: "Report") -> None:
     typer.echo(
         f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
     )
-    if not report.rank:
-        return typer.echo("  nothing had to change")
-    more = f"; {report.more_params} parameters more" if report.more_params else ""
-    size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "that was zero before"
-    typer.echo(f"  a change of rank {report.rank}: {report.matrix}, {size}{more}")
+    if report.rank:
+        size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "where all was zero"
+        typer.echo(f"  size of the change: {size}")

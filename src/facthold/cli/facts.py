@@ -6,11 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from facthold._util.errors import FactholdError, check_memory
+from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import about_table, real_rows, refuse, say_table, split_names, writable_file
 from facthold.cli.printing import count, print_json, working
-from facthold.facts.files import check_ending, read_facts, to_csv, write_facts
+from facthold.facts.files import KINDS, check_ending, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
 
@@ -41,7 +42,7 @@ def facts(
         raise ValueError(f"seed={seed} says which sample; give its size, --subjects")
     if output is not None:
         check_ending(output)
-        writable_file(output)
+        writable_file(output, KINDS[output.suffix.lower()])
     elif json:
         raise ValueError("--json is about what was written; give a file with --output")
     rows = sample_subjects(real_rows(name, split_names(relations)), subjects, seed or 0)
@@ -105,7 +106,7 @@ def build(
     Parameters are counted as in the paper, without the embeddings. What the model says is the arg max over the whole
     vocabulary (subjects, relations, noise, EOS and answers), as in the paper's equation 7.
     """
-    writable_file(output)
+    writable_file(output, MODEL)
     from facthold.knowledge.build import build as build_model
 
     table, p = read_facts(file, on_conflict or "error")

@@ -11,7 +11,8 @@ import numpy as np
 import typer
 
 from facthold._util.errors import FactholdError, check_memory, check_one_of
-from facthold.cli.printing import count
+from facthold._util.files import check_output
+from facthold.cli.printing import count, messages
 from facthold.facts.files import read_facts
 from facthold.facts.formats import source_of
 from facthold.facts.names import LONGEST
@@ -25,20 +26,26 @@ T = TypeVar("T")
 
 
 def writable(folder: Path) -> None:
-    """Make sure of the folder before computing for minutes."""
+    """Make sure of the folder before computing for minutes. It may be new; the one that it is in may not."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.exists() and not folder.parent.is_dir():
+            raise FactholdError(
+                f"cannot make the folder {folder}: there is no {folder.parent}; make it first, or check the name"
+            )
+        folder.mkdir(exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another output") from error
 
 
-def writable_file(output: Path | None) -> None:
-    """Make sure of the file, where there is to be one."""
-    if output is not None:
-        if output.is_dir():
-            raise FactholdError(f"output={output} is a folder; give the name of a file")
+def writable_file(output: Path | None, kind: str) -> None:
+    """Make sure of the file, where there is to be one, before computing; say where an older one will be replaced."""
+    if output is None:
+        return
+    if check_output(output, kind):
+        messages.print(f"{output} is there already: the new one takes its place when it is done", markup=False)
+    if not output.exists() or output.is_file():
         writable(output.parent)
 
 

@@ -11,9 +11,11 @@ from typing import Any
 import typer
 
 from facthold._util.errors import FactholdError, unknown
+from facthold._util.files import PARQUET, table_of
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
+from facthold.cli.inputs import writable_file
 from facthold.cli.printing import count, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
@@ -24,7 +26,7 @@ from facthold.lab.store import Row
 from facthold.recipes import recipes
 from facthold.train.protocols import PROTOCOLS
 
-PARQUET = Path("facthold-results.parquet")
+DEFAULT = Path("facthold-results.parquet")
 
 
 @command("list")
@@ -71,7 +73,7 @@ def list_(
 def results(
     kind: str | None = o.option("--kind", "Only cells of this kind, such as capacity."),
     csv: bool = o.flag("--csv", "All as CSV, on standard output or in --output."),
-    parquet: bool = o.flag("--parquet", f"All as Parquet, in --output or {PARQUET}."),
+    parquet: bool = o.flag("--parquet", f"All as Parquet, in --output or {DEFAULT}."),
     output: o.TableFile = None,
     bound: bool = o.flag("--bound", "Check that no result on random tables has more than its bits can hold."),
     store: o.Store = None,
@@ -89,8 +91,10 @@ def results(
     if bound:
         _check_bound(rows, path, json)
     elif csv or parquet:
+        output = output or (DEFAULT if parquet else None)
+        writable_file(output, PARQUET if parquet else table_of(["key", "kind", "version"]))
         if parquet:
-            export.to_parquet(rows, output := output or PARQUET)
+            export.to_parquet(rows, output or DEFAULT)
         else:
             export.to_csv(rows, output or sys.stdout)
         if output is not None:

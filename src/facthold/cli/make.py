@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from facthold._util.errors import check_fits, check_memory, check_positive, find
+from facthold._util.files import MODEL
 from facthold._util.keys import derive
 from facthold.cli import inputs
 from facthold.cli import options as o
@@ -94,7 +95,7 @@ def make(
         takes = FACTS | (TRAINED if recipe == "train" else BUILT if wanted.build else OF_ITS_OWN)
     given = inputs.given_for(recipe, ALWAYS | takes, context)
     check_positive(**{name: given[name] for name in ("d", "N", "M", "S", "R", "D", "d_h", "draws") if name in given})
-    inputs.writable_file(output)
+    inputs.writable_file(output, MODEL)
     if isinstance(wanted, FactRecipe):
         (model, problem, about), say = _transformer(wanted, given), _say_transformer
     else:

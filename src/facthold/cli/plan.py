@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from facthold._util.files import JSON
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_given, refuse, writable_file
@@ -167,7 +168,7 @@ def refresh(store: Path | None, output: Path, json: bool, place: Any = None) -> 
     from facthold.lab.workers import Workers
     from facthold.studies.sizes.calibrations import calibration, cells
 
-    writable_file(output)
+    writable_file(output, JSON)
     before, wanted = product_rate(), cells()
     rows = compute_cells("calibrations", [cell for *_, cell in wanted], store, place or Workers(1))
     gflops = (before + product_rate()) / 2

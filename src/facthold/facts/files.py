@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.errors import FactholdError, check_one_of, optional
-from facthold._util.files import as_csv, writing
+from facthold._util.files import JSON, PARQUET, as_csv, table_of, writing
 from facthold.facts.formats import COLUMNS, shorten, source_of
 from facthold.facts.names import clean, unfit
 from facthold.facts.problem import check_distribution
@@ -101,7 +101,7 @@ def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     path = Path(path)
     check_ending(path)
     contents = WRITERS[path.suffix.lower()](list(rows))
-    with writing(path) as stream:
+    with writing(path, KINDS[path.suffix.lower()]) as stream:
         stream.write(contents)
     return path
 
@@ -134,3 +134,7 @@ WRITERS: dict[str, Callable[[Sequence[Row]], bytes]] = {
     ".csv": to_csv, ".tsv": partial(to_csv, delimiter="\t"), ".jsonl": _to_json_lines, ".ndjson": _to_json_lines,
     ".parquet": _to_parquet,
 }  # fmt: skip
+KINDS = {
+    ending: JSON if "json" in ending else PARQUET if ending == ".parquet" else table_of(COLUMNS) for ending in WRITERS
+}
+"""What each is as a file that is there already."""

@@ -62,7 +62,7 @@ class Model:
         model = fh.build("countries.csv")
         model.ask("France", "capital").answer                # 'Paris'
         model = model.edit("France", "capital", "Lyon")      # a new model; model.report says what it cost
-        model.locate("France", "capital").parts[0].name      # 'MLP'
+        model.locate("France", "capital").sentence           # which parts of it hold the fact
         model.save("countries.safetensors")
 
     Asking, editing and locating are NumPy in float64: nothing is compiled.
@@ -176,7 +176,7 @@ class Model:
         return knowledge.edit.changed(self, self.problem, row, int(rival), "forget", tuple(answers.tolist()), in_place)
 
     def locate(self, subject: Name, relation: Name, *, seed: int = 0) -> "Location":
-        """Which heads and neurons hold a fact, and what is said without them: ``.parts``, the first of them first."""
+        """Which heads and neurons hold a fact: ``.sentence`` in words, ``.parts`` by how much is lost without each."""
         return knowledge.locate.locate(self, subject, relation, seed=seed)
 
     def save(self, path: str | Path) -> Path:

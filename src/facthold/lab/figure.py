@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from facthold._util.errors import FactholdError, find, unknown
+from facthold._util.files import PNG, SVG, writing
 from facthold.lab import style
 from facthold.lab.cells import Cell
 from facthold.lab.fields import check_fields
@@ -50,10 +51,12 @@ class Figure:
         canvas = self.plot(rows)
         files = [folder / f"{self.name}-{preset}.{ending}" for ending in ("png", "svg")]
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for file in files:
-                undated = {"Date": None} if file.suffix == ".svg" else {}
-                canvas.savefig(file, dpi=160, bbox_inches="tight", metadata=undated)
+            folder.mkdir(exist_ok=True)  # a folder in one that is not there may be mistyped
+            for file, kind in zip(files, (PNG, SVG), strict=True):
+                ending = file.suffix.removeprefix(".")
+                undated = {"Date": None} if kind == SVG else {}
+                with writing(file, kind) as stream:
+                    canvas.savefig(stream, format=ending, dpi=160, bbox_inches="tight", metadata=undated)
         except OSError as error:
             raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}") from error
         return files

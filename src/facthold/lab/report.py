@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from facthold._util.errors import FactholdError
-from facthold._util.files import writing
+from facthold._util.files import JSON, PAGE, writing
 from facthold.lab.claim import MEANINGS
 from facthold.lab.provenance import Provenance
 
@@ -30,7 +30,7 @@ def write_report(
 ) -> Path:  # fmt: skip
     """Write the page and return its path; ``arguments`` are shown with the figures' commands."""
     page = render([figure_section(one, arguments) for one in drawn], claims, provenance)
-    with writing(path) as stream:
+    with writing(path, PAGE) as stream:
         stream.write(page.encode())
     return Path(path)
 
@@ -43,7 +43,7 @@ def write_results(
         "preset": preset, "provenance": dataclasses.asdict(provenance), "claims": list(claims),
         "figures": [one.as_json() | {"files": [file.name for file in one.files]} for one in drawn],
     }  # fmt: skip
-    with writing(path) as stream:
+    with writing(path, JSON) as stream:
         stream.write((json.dumps(results, indent=1) + "\n").encode())
     return Path(path)
 

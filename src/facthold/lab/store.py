@@ -183,9 +183,9 @@ class Store(contextlib.AbstractContextManager["Store"]):
         try:
             if self.path.is_dir():
                 raise self._refuse("it is a folder; give a file")
-            if create:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            elif not self.path.exists():
+            if create and not self.path.parent.is_dir():
+                raise self._refuse(f"there is no folder {self.path.parent}; make it first, or check the name")
+            if not create and not self.path.exists():
                 raise self._refuse(f"there is no such file yet; compute something first, {_ELSEWHERE}")
         except OSError as error:
             raise self._refuse(f"its folder: {error.strerror or error}; give another store") from error

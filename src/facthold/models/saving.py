@@ -15,7 +15,7 @@ from safetensors.numpy import save
 
 import facthold
 from facthold._util.errors import FactholdError
-from facthold._util.files import writing
+from facthold._util.files import MODEL, writing
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import NO_MORE, FactTable, Labels
 from facthold.memory.activations import Activation, activation
@@ -48,7 +48,7 @@ def save_model(path: str | Path, model: eqx.Module, problem: Problem | FactualRe
         solved = to_numpy(problem)
     arrays = {f"model.{n}": a for n, a in to_numpy(model).items()} | {f"problem.{n}": a for n, a in solved.items()}
     contents = save({n: np.ascontiguousarray(a) for n, a in arrays.items()}, {"about": json.dumps(about)})
-    with writing(path) as stream:  # safetensors' own writer would close the file to all but its owner
+    with writing(path, MODEL) as stream:  # safetensors' own writer would close the file to all but its owner
         stream.write(contents)
     return Path(path)
 

@@ -13,7 +13,7 @@ from safetensors.numpy import save
 
 import facthold
 from facthold._util.errors import FactholdError
-from facthold._util.files import writing
+from facthold._util.files import MODEL, writing
 from facthold.facts.table import FactTable
 from facthold.models.memory import MLPMemory
 
@@ -47,7 +47,7 @@ class Kept:
             for i, (memory, _) in enumerate(self.tries.values()):
                 arrays |= {f"{i}.W": np.asarray(memory.W), f"{i}.V": np.asarray(memory.V)}
             about = {"mark": self.mark, "tries": {n: share for n, (_, share) in self.tries.items()}}
-            with writing(self.path) as stream:
+            with writing(self.path, MODEL) as stream:
                 stream.write(save(arrays, {"about": json.dumps(about)}))
 
     def done(self) -> None:
