@@ -57,8 +57,11 @@ def drawn(problem: dict[str, Any], tensors: dict[str, np.ndarray]) -> np.ndarray
     blocks = []
     for n, key in zip((problem["S"], problem["R"], drawing["n_noise"], 1, problem["A"]), drawing["keys"], strict=True):
         rows = np.random.Generator(np.random.Philox(key=np.array(key, np.uint64))).standard_normal((n, d))
-        size = {"sphere": np.sqrt((rows**2).sum(axis=1, keepdims=True)), "gaussian": np.sqrt(d)}[drawing["kind"]]
-        blocks.append(rows / size)
+        if drawing["kind"] == "signs":
+            rows = np.where(rows > 0, 1.0, -1.0)
+        blocks.append(
+            rows / (np.sqrt((rows**2).sum(axis=1, keepdims=True)) if drawing["kind"] == "sphere" else np.sqrt(d))
+        )
     phi = np.concatenate(blocks).astype(np.float32)
     if "problem.changed" in tensors:
         phi[tensors["problem.changed"]] = tensors["problem.changed_phi"]

@@ -15,6 +15,8 @@ import eye
 import known
 from facthold._util.errors import FactholdError
 from facthold._util.tensors import read_tensors, tensors_as_bytes
+from facthold.facts.problem import factual_recall
+from facthold.facts.table import random_table
 from facthold.measure.grids import CLIPS, GRID_BITS, LADDER, MOST_LEVELS, SCALES, Grid, grid_of_bits
 from facthold.measure.quantise import grid_points, quantise
 from facthold.memory.associations import random_problem
@@ -135,6 +137,15 @@ def test_a_stranger_reads_a_packed_file(bits: int, redraw: bool, tmp_path: Path)
             assert_array_equal(seen[f"model.{name}"], W.astype(np.float64))
         same(read["problem.phi"], problem.phi)
         assert_array_equal(seen["problem.phi"], problem.phi.astype(np.float64))
+
+
+@pytest.mark.parametrize("kind", ["sphere", "gaussian", "signs"])
+def test_a_stranger_draws_embeddings_again(kind: str, tmp_path: Path) -> None:
+    table = random_table(30, 2, 4, key=jax.random.key(0))
+    problem = factual_recall(table, 16, key=jax.random.key(1), n_noise=9, embeddings=kind)
+    file = save_model(tmp_path / "m", known.random_model()[0], problem, redraw=True)
+    same(documented("read")(file)[1]["problem.phi"], problem.phi)
+    assert_array_equal(eye.read(file)[1]["problem.phi"], problem.phi)
 
 
 def test_a_stranger_reads_a_packed_memory(tmp_path: Path) -> None:
