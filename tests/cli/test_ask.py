@@ -12,8 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import save, save_file
 
 import known
+from facthold._util.tensors import read_tensors, tensors_as_bytes
 from facthold.memory.associations import random_problem
 from facthold.models.memory import LinearMemory
 from facthold.models.saving import save_model
@@ -141,13 +143,32 @@ def test_whatever_is_shown_the_head_that_counts_is_and_the_rows_add_up_to_the_ma
     assert sum(adds.values()) == pytest.approx(margin, abs=1e-3 * sum(map(abs, adds.values())))
 
 
+def test_a_file_without_a_checksum_is_asked_with_a_note(models: Path, run: Run) -> None:
+    arrays, about = read_tensors("m.safetensors")
+    Path("old.safetensors").write_bytes(save(arrays, {"about": json.dumps(about | {"format": "1"})}))
+    for command in (["ask"], ["locate"]):
+        new, old = (run(*command, f"{name}.safetensors", "France", "capital") for name in ("m", "old"))
+        assert old[:2] == new[:2]
+        assert new[2] == ""
+        (note,) = old[2].splitlines()
+        assert note.startswith("old.safetensors is of an older version, without a checksum")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["ask", "none.safetensors", "a", "b"], "no such model file"),
         (["ask", ".", "a", "b"], "model file"),
         (["ask", "text.safetensors", "a", "b"], "text.safetensors is not a facthold model"),
-        (["ask", "cut.safetensors", "a", "b"], "cut.safetensors is not a facthold model"),
+        (["ask", "cut.safetensors", "a", "b"], "cut.safetensors is cut short: it has"),
+        (
+            ["ask", "bit.safetensors", "France", "capital"],
+            "bit.safetensors is damaged: its checksum does not",
+        ),
+        (["locate", "bit.safetensors", "France", "capital"], "bit.safetensors is damaged"),
+        (["edit", "bit.safetensors", "France", "capital", "Lyon", "-o", "x"], "bit.safetensors is damaged"),
+        (["bits", "bit.safetensors"], "bit.safetensors is damaged"),
+        (["ask", "newer.safetensors", "a", "b"], "newer.safetensors has format 3, of facthold 9.9"),
         (["ask", "foreign.safetensors", "a", "b"], "foreign.safetensors is not a facthold model"),
         (["ask", "altered.safetensors", "a", "b"], "altered.safetensors"),
         (["ask", "memory.safetensors", "a", "b"], "memory.safetensors holds a LinearMemory"),
@@ -176,13 +197,14 @@ def test_what_cannot_be_asked_is_one_clear_line(
     Path("text.safetensors").write_text("not a model" * 50)
     Path("cut.safetensors").write_bytes(whole[: len(whole) // 2])
     Path("altered.safetensors").write_bytes(whole[:30] + b"\x00\xff{" + whole[33:])
-    from safetensors.numpy import save_file
-
     save_file({"weight": np.zeros(3, np.float32)}, "foreign.safetensors")
     associations = random_problem(N=4, d=4, key=jax.random.key(0))
     save_model("memory.safetensors", LinearMemory(jnp.eye(4)), associations)
     save_model("bare.safetensors", model)
     broken = eqx.tree_at(lambda t: t.mlp.V, model, model.mlp.V.at[:, 3].set(jnp.nan))
     save_model("nan.safetensors", broken, problem)
+    Path("bit.safetensors").write_bytes(whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
+    arrays, about = read_tensors("m.safetensors")
+    Path("newer.safetensors").write_bytes(tensors_as_bytes(arrays, about | {"format": "3", "facthold": "9.9"}))
     Path("columns.csv").write_text("subject,relations\na,b\n")
     assert says in refuses(*arguments)

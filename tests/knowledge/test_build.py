@@ -247,7 +247,10 @@ def test_what_was_kept_for_another_table_or_half_written_is_not_used(tmp_path: P
     assert Kept(path, "one").tries["a/1"][1] == 0.5
     assert Kept(path, "other").tries == {}
     (hidden,) = tmp_path.iterdir()
-    hidden.write_bytes(hidden.read_bytes()[:-3])
+    whole = hidden.read_bytes()
+    hidden.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # a weight that is another one
+    assert Kept(path, "one").tries == {}
+    hidden.write_bytes(whole[:-3])
     assert Kept(path, "one").tries == {}
     assert fingerprint(random_table(3, 2, 2, key=derive("t")), T=32) != fingerprint(
         random_table(3, 2, 2, key=derive("t")), T=31

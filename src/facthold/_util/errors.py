@@ -14,6 +14,10 @@ class FactholdError(Exception):
     command line prints it and exits with 2."""
 
 
+class FactholdWarning(UserWarning):
+    """What a user should know and may leave as it is. The command line prints it as a line on standard error."""
+
+
 class MissingPackage(FactholdError):
     """An optional package is not installed; the line says what to install."""
 

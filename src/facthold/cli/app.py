@@ -6,7 +6,9 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
-from facthold._util.errors import FactholdError, unknown
+from facthold._util.errors import FactholdError, FactholdWarning, unknown
 
 INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
 SECTIONS = {
@@ -76,9 +78,30 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         try:
             check_apart(ctx.params)
-            return super().invoke(ctx)
+            with notes():
+                return super().invoke(ctx)
         except (FactholdError, ValueError) as error:
             raise FactholdError(in_options(str(error), self.params)) from error
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Warnings of ours are a line each on standard error."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def say(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None,
+            line: str | None = None,
+        ) -> None:  # fmt: skip
+            if issubclass(category, FactholdWarning):
+                typer.echo(str(message), err=True)
+            else:
+                others(message, category, filename, lineno, file, line)
+
+        warnings.simplefilter("always", FactholdWarning)
+        warnings.showwarning = say
+        yield
 
 
 def check_apart(given: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import read_questions, writable_file
+from facthold.cli.inputs import about_file, file_in_words, read_questions, writable_file
 from facthold.cli.printing import count, print_json, working
 from facthold.facts.formats import source_of
 
@@ -40,6 +40,7 @@ def edit(
     file: Annotated[Path | None, typer.Option("--file", help="Many of them, one after another, from a file.")] = None,
     in_place: bool = o.flag("--in-place", "Change the last linear map alone, even where other facts are lost."),
     force: bool = o.flag("--force", "Write the model even where a change did not take."),
+    redraw: o.Redraw = None,
     json: o.Json = False,
 ) -> None:
     """Give a fact another answer, add one or forget one, without training (in float64).
@@ -63,7 +64,7 @@ def edit(
     if not json:  # not before: a spinner would take standard output with it
         for report in reports:
             _say(report)
-    _finish(reports, start, end, output, force, json)
+    _finish(reports, start, end, output, force, json, redraw)
 
 
 def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str, ...]]:
@@ -104,9 +105,13 @@ def _change(
     return reports, end
 
 
-def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: Path, force: bool, json: bool) -> None:
+def _finish(
+    reports: "Sequence[Report]", start: "Model", end: "Model", output: Path, force: bool, json: bool,
+    redraw: bool | None,
+) -> None:  # fmt: skip
     """Write the model if every change took, and say what all of them did together."""
     from facthold.knowledge.edit import specificity, still_held
+    from facthold.models.saving import write_model
 
     failed = [report for report in reports if not report.done]
     written = force or not failed
@@ -114,10 +119,10 @@ def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: P
     about = {
         "efficacy": still_held(reports, end), "specificity": kept, "unchanged": unchanged, "others": others,
         "facts": len(end.table), "n_params": end.n_params, "more_params": end.n_params - start.n_params,
-        "file": str(output) if written else None,
+        "file": None,
     }  # fmt: skip
     if written:
-        end.save(output)
+        about |= about_file(write_model(output, end.model, end.problem, redraw=redraw))
     if json:
         print_json(about | {"changes": [report.as_json() for report in reports]})
     elif len(reports) > 1:
@@ -127,7 +132,7 @@ def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: P
             f"parameters, {about['more_params']} more than before"
         )
     if written and not json:
-        typer.echo(f"model: {output}")
+        typer.echo(f"model: {file_in_words(about)}")
     if not written:
         names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}" for r in failed[:SHOWN])
         raise FactholdError(

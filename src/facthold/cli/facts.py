@@ -9,7 +9,16 @@ from facthold._util.errors import FactholdError, check_memory
 from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import about_table, real_rows, refuse, say_table, split_names, writable_file
+from facthold.cli.inputs import (
+    about_file,
+    about_table,
+    file_in_words,
+    real_rows,
+    refuse,
+    say_table,
+    split_names,
+    writable_file,
+)
 from facthold.cli.printing import count, print_json, working
 from facthold.facts.files import KINDS, check_ending, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
@@ -98,16 +107,19 @@ def build(
         "text", "--variant", help="text: the best of the whole vocabulary; answers: the best among the answers."
     ),
     T: int = typer.Option(SEQUENCE, "-T", help="Length of a prompt, with subject, relation and the token EOS."),
+    redraw: o.Redraw = None,
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:
     """Put a file of facts into the weights of a transformer, as small as recalls them, and ask for each of them.
 
-    Parameters are counted as in the paper, without the embeddings. What the model says is the arg max over the whole
-    vocabulary (subjects, relations, noise, EOS and answers), as in the paper's equation 7.
+    Parameters are counted as in the paper, without the embeddings, whose size is said beside them. What the model says
+    is the arg max over the whole vocabulary (subjects, relations, noise, EOS and answers), as in the paper's equation
+    7.
     """
     writable_file(output, MODEL)
     from facthold.knowledge.build import build as build_model
+    from facthold.models.saving import write_model
 
     table, p = read_facts(file, on_conflict or "error")
     # embeddings, codes and a block of scores at the d that a table of this size gets
@@ -119,17 +131,17 @@ def build(
         )  # fmt: skip
     made, report, bits = built.model, built.report, 32 * built.n_params
     about = {
-        "recipe": report.recipe, "variant": variant, "n_noise": built.problem.n_noise, **about_table(table),
-        "facts": len(table), "recall": report.recall,
+        "recipe": report.recipe, "variant": variant, "seed": seed, "n_noise": built.problem.n_noise,
+        **about_table(table), "facts": len(table), "recall": report.recall,
         "smallest_margin": report.smallest_margin, "d": made.d, "H": made.H, "d_h": made.d_h, "m": made.m,
-        "n_params": built.n_params, "parameter_bits": bits,
+        "n_params": built.n_params, "parameter_bits": bits, "n_embeddings": built.n_embeddings,
         "facts_per_param": report.recall * len(table) / built.n_params,
         "table_bits": report.bits, "bits_per_param": report.bits / built.n_params,
         "times_lower_bound": bits / report.bits if report.bits else None, "seconds": report.seconds,
         "widths": [vars(width) for width in report.widths],
     }  # fmt: skip
     if enough := report.recall >= accuracy:
-        about["file"] = str(built.save(output))
+        about |= about_file(write_model(output, made, built.problem, redraw=redraw))
         report.kept.done()
     print_json(about) if json else _say_built(about)
     if not enough:
@@ -148,10 +160,11 @@ def _say_built(a: dict[str, Any]) -> None:
     typer.echo(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}), "
         f"{a['facts_per_param']:.3g} facts per parameter; smallest margin {a['smallest_margin']:.3g}\n"
+        f"embeddings, beside the parameters: {a['n_embeddings']:,} random numbers of seed {a['seed']}\n"
         f"{a['parameter_bits']:,} bits in float32 for facts that need {a['table_bits']:,.0f}: {bound}, "
         f"{a['bits_per_param']:.3g} bits of facts per parameter"
     )
     for w in a["widths"]:
         tried = ", ".join(f"{m} ({share:.2%})" for m, share in w["tries"])
         typer.echo(f"  {w['name']}: {count(w['m'], 'neuron')} for {count(w['facts'], 'fact')}; tried {tried}")
-    typer.echo(f"built in {a['seconds']:.1f} s" + (f": {a['file']}" if "file" in a else ""))
+    typer.echo(f"built in {a['seconds']:.1f} s" + (f": {file_in_words(a)}" if "file" in a else ""))

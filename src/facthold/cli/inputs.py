@@ -5,7 +5,7 @@ import math
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import typer
@@ -19,8 +19,12 @@ from facthold.facts.names import LONGEST
 from facthold.facts.problem import MOST_NOISE, check_length
 from facthold.facts.real import find_source
 from facthold.facts.table import FactTable, Row
+from facthold.models import STORED
 from facthold.models.sizes import Shape
 from facthold.train.protocols import BATCH, PROTOCOLS
+
+if TYPE_CHECKING:
+    from facthold.models.saving import Written
 
 T = TypeVar("T")
 
@@ -146,6 +150,24 @@ def say_table(a: dict[str, Any]) -> None:
     typer.echo(
         f"S={a['S']}, R={a['R']}, {count(a['A'], 'answer')}, D={a['D']}, max C(a)={a['max_C']}; "
         f"assumption 1 {holds}{several}"
+    )
+
+
+def about_file(written: "Written") -> dict[str, Any]:
+    """What is said of a model that was written."""
+    return {
+        "file": str(written.path), "file_bytes": written.bytes, "weight_bytes": written.weight_bytes,
+        "embedding_bytes": written.embedding_bytes, "embeddings_are": written.embeddings,
+    }  # fmt: skip
+
+
+def file_in_words(a: dict[str, Any]) -> str:
+    """The file of a model and what its bytes are for, from `about_file`."""
+    weights, embeddings, kept = a["weight_bytes"], a["embedding_bytes"], a["embeddings_are"]
+    offer = " (--redraw-embeddings leaves them out)" if kept == STORED else ""
+    return (
+        f"{a['file']}, {a['file_bytes']:,} bytes: weights {weights:,}; embeddings {embeddings:,}, {kept}{offer}; "
+        f"facts and names {a['file_bytes'] - weights - embeddings:,}"
     )
 
 

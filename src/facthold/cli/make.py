@@ -25,7 +25,7 @@ from facthold.theory import bounds
 from facthold.train.protocols import protocol as find_protocol
 
 ALWAYS = {"recipe", "d", "seed", "output", "json"}
-FACTS = {"S", "R", "D", "table", "share", "facts", "on_conflict", "draws"}
+FACTS = {"S", "R", "D", "table", "share", "facts", "on_conflict", "draws", "redraw"}
 PROMPTS = {"T", "n_noise", "zipf"}
 MEMORY = {"N", "m", "map", "M", "embeddings"}
 BUILT = PROMPTS | {"d_h", "m", "per_head"}
@@ -80,6 +80,7 @@ def make(
     rule: o.Rule = None,
     accuracy: float | None = o.option("--accuracy", "Share at which training ends (default: 0.99)."),
     draws: int | None = o.option("--draws", f"Prompts in which each fact is asked (default: {DRAWS})."),
+    redraw: o.Redraw = None,
     seed: o.Seed = 0,
     output: o.ModelFile = None,
     json: o.Json = False,
@@ -104,11 +105,11 @@ def make(
     if not json:
         say(about, wanted.place)
     if output is not None and about.get("status") != "diverged":  # what was found is said before a disk can be full
-        from facthold.models.saving import save_model
+        from facthold.models.saving import write_model
 
-        about["file"] = str(save_model(output, model, problem))
+        about |= inputs.about_file(write_model(output, model, problem, redraw=redraw))
         if not json:
-            typer.echo(f"model: {output}")
+            typer.echo(f"model: {inputs.file_in_words(about)}")
     if json:
         print_json(about)
 
@@ -130,7 +131,7 @@ def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
     return model, problem, {
         "recipe": recipe.name, "N": N, "d": d, "m": m, "M": problem.M, "map": map, "embeddings": embeddings,
         "seed": seed, "seconds": time.perf_counter() - start, "recall": accuracy(model, problem),
-        **_margins(smallest_margins(model, problem)), "n_params": model.n_params,
+        **_margins(smallest_margins(model, problem)), "n_params": model.n_params, "n_embeddings": problem.n_embeddings,
         "params_per_fact": model.n_params / N, "bits": bits.parameters_bits(model), "bits_needed": needed(N, problem.M),
     }  # fmt: skip
 
@@ -155,7 +156,8 @@ def _transformer(recipe: FactRecipe, given: dict[str, Any]) -> Made:
     return model, problem, {
         "recipe": recipe.name, "seed": g["seed"], "d": model.d, "H": model.H, "d_h": model.d_h, "m": model.m,
         "T": problem.T, "n_noise": problem.n_noise, **inputs.about_table(table), "facts": len(table),
-        "draws": g["draws"], "n_params": model.n_params, "recall": float(right.mean()), "always_recalled": always,
+        "draws": g["draws"], "n_params": model.n_params, "n_embeddings": problem.n_embeddings,
+        "recall": float(right.mean()), "always_recalled": always,
         "facts_per_param": always / model.n_params, **_margins(margins), "seconds": seconds, **about,
     }  # fmt: skip
 
@@ -244,7 +246,8 @@ def _say_memory(a: dict[str, Any], place: str) -> None:
         f"made in {a['seconds']:.2f} s\n"
         f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}\n"
         f"{a['n_params']} parameters, {a['params_per_fact']:.4g} per association; {a['bits']:.0f} bits in float32, "
-        f"where {a['bits_needed']:.0f} would tell all such maps apart"
+        f"where {a['bits_needed']:.0f} would tell all such maps apart; embeddings, beside them: "
+        f"{a['n_embeddings']:,} numbers"
     )
 
 
@@ -264,6 +267,6 @@ def _say_transformer(a: dict[str, Any], place: str) -> None:
         )
     typer.echo(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}); {a['facts_per_param']:.4g} "
-        "facts per parameter that are always right"
+        f"facts per parameter that are always right; embeddings, beside them: {a['n_embeddings']:,} numbers"
     )
     inputs.say_table(a)

@@ -82,6 +82,11 @@ class Model:
         """Parameters as the paper counts them: 4 H d d_h + 2 m d, embeddings left out."""
         return self.model.n_params
 
+    @property
+    def n_embeddings(self) -> int:
+        """Numbers in the embeddings of all tokens, which stand beside the parameters."""
+        return self.problem.n_embeddings
+
     @cached_property
     def recall(self) -> float:
         """The share of its facts that it says right, each in one prompt with noise of its own."""
@@ -103,7 +108,8 @@ class Model:
     def __repr__(self) -> str:
         m, table = self.model, self.table
         sizes = f"{m.n_params} parameters (d={m.d}, H={m.H}, d_h={m.d_h}, m={m.m})"
-        return f"Model({len(table)} facts of {table.S} subjects and {table.R} relations in {sizes})"
+        facts = f"{len(table)} facts of {table.S} subjects and {table.R} relations"
+        return f"Model({facts} in {sizes}, beside {self.n_embeddings} numbers of embeddings)"
 
     def ask(self, subject: Name, relation: Name, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
         """The answer to (subject, relation) in a prompt with ``noise`` noise tokens (None: as long as T)."""
@@ -179,9 +185,10 @@ class Model:
         """Which heads and neurons hold a fact: ``.sentence`` in words, ``.parts`` by how much is lost without each."""
         return knowledge.locate.locate(self, subject, relation, seed=seed)
 
-    def save(self, path: str | Path) -> Path:
-        """Write it with its facts, as safetensors; `load` reads it again."""
-        return save_model(path, self.model, self.problem)
+    def save(self, path: str | Path, *, redraw: bool | None = None) -> Path:
+        """Write it with its facts, as safetensors; `load` reads it again. With ``redraw`` random embeddings are left
+        out, and drawn again when it is read; by default that is so if they came from a file without them."""
+        return save_model(path, self.model, self.problem, redraw=redraw)
 
     def output_name(self, output: int) -> str:
         """What a row of U is called: an answer by its name, another token with its kind."""
