@@ -147,7 +147,7 @@ def test_ctrl_c_ends_with_one_line_and_nothing_lost(folder: Path, run: Run) -> N
     running.send_signal(signal.SIGINT)
     _, rest = running.communicate(timeout=60)
     assert running.returncode == 130
-    assert "interrupted; cells that were finished are stored" in rest
+    assert "interrupted; 1 of 2 cells stored, and the same command goes on after them" in rest
     assert "Traceback" not in rest
     with sqlite3.connect(folder / "facthold-results.sqlite") as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)
