@@ -21,6 +21,7 @@ from facthold._util.files import abandon, written
 
 BAD_INPUT, BROKEN = 2, 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # exit codes 130, 143 and 129, as shells have them
+AGAIN = 0.02  # seconds after which a signal is sent again
 SECTIONS = {
     "Know your facts": {
         "facts": ("facts", "real facts from installed packages, as a file"),
@@ -63,6 +64,16 @@ class Stop(threading.Event):
         self.number = number
         self.set()
         raise KeyboardInterrupt
+
+    def lost(self, unraisable: Any) -> None:
+        """The KeyboardInterrupt met a line from which none can be raised, such as a callback of the garbage collector:
+        send the signal once more, a moment later."""
+        if self.is_set() and unraisable.exc_type is KeyboardInterrupt:
+            timer = threading.Timer(AGAIN, os.kill, (os.getpid(), self.number))
+            timer.daemon = True
+            timer.start()
+        else:
+            sys.__unraisablehook__(unraisable)
 
 
 interrupted = Stop()
@@ -191,6 +202,7 @@ def _listen(to: Callable[..., None] | signal.Handlers = interrupted.hear) -> Non
         for number in STOPS:
             if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, to)
+        sys.unraisablehook = interrupted.lost
 
 
 def _stop(error: BaseException) -> NoReturn:
