@@ -346,6 +346,24 @@ def test_plain_lines_tell_outcomes_and_facts(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == "test: 1 cell to compute, 1 already stored\n"
 
 
+@pytest.mark.parametrize(
+    ("stored", "done", "says"),
+    [
+        (0, 0, "none of 2 cells was finished, so that the same command begins again"),
+        (0, 1, "1 of 2 cells stored, and the same command goes on after them"),
+        (3, 0, "3 of 5 cells stored, and the same command goes on after them"),
+    ],
+)
+def test_a_run_that_is_stopped_claims_to_go_on_only_after_what_is_stored(stored: int, done: int, says: str) -> None:
+    cells = [Sleeping(n=n) for n in (1, 3)]
+    progress, stop = CellProgress("test"), KeyboardInterrupt()
+    progress.begin(cells, stored)
+    for cell in cells[:done]:
+        progress.finished(cell, cell.run(), 0.0)
+    progress.__exit__(KeyboardInterrupt, stop, None)
+    assert stop.__notes__ == [says]
+
+
 def test_outcomes_in_a_few_words() -> None:
     counts = {"N": 39.0, "N_min": 38, "N_max": 41}
     assert outcome(counts) == "N = 39 (38 to 41)"

@@ -85,8 +85,18 @@ def heed() -> None:
         raise KeyboardInterrupt
 
 
+class Interrupted(BaseException):
+    """A KeyboardInterrupt on its way through Typer, which would make an exit code of it and lose its notes."""
+
+
 class Commands(TyperGroup):
     """The help lists all commands and loads none: most of them need JAX, which takes seconds to import."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Interrupted from stop
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for section, commands in SECTIONS.items():
@@ -180,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         heed()
     except Exit as stop:
         code = stop.exit_code
-    except (KeyboardInterrupt, Abort) as stop:
+    except (KeyboardInterrupt, Interrupted, Abort) as stop:
         _stop(stop)
     except TyperException as error:
         _fail(error.format_message(), BAD_INPUT)
@@ -207,7 +217,7 @@ def _listen(to: Callable[..., None] | signal.Handlers = interrupted.hear) -> Non
 
 def _stop(error: BaseException) -> NoReturn:
     """Say that the command was stopped, and what is left of it: as it says itself, by notes to the KeyboardInterrupt
-    (which Typer and others turn into errors of their own), or as its files say."""
+    (of which a library may have made an error of its own), or as its files say."""
     _listen(signal.SIG_IGN)  # a second Ctrl-C has nothing left to stop
     while not hasattr(error, "__notes__") and (before := error.__cause__ or error.__context__) is not None:
         error = before
