@@ -9,13 +9,14 @@ DEMO_CLAIMS := margin-in-image margin-outside-image gradient-step rounding layer
 QUOTED := ladder heatmap robustness transfer task storage edits efficiency zipf
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check mutants findings format bench clean
+.PHONY: help install demo test check mutants kill findings format bench clean
 
 help:
 	@echo "make demo     figures, claims and a report on embedded defaults (minutes)"
 	@echo "make test     check and all tests"
 	@echo "make check    ruff and mypy"
 	@echo "make mutants  every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
+	@echo "make kill     commands killed at random moments and started again: a table of how they ended (half an hour)"
 	@echo "make findings every number of docs/findings.md: computes what out/findings.sqlite lacks (hours from nothing; goes on)"
 	@echo "make format   format the code"
 	@echo "make bench    training speed beside a plain implementation"
@@ -49,6 +50,9 @@ check: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py --workers 2
+
+kill: $(STAMP)
+	$(BIN)/python tests/kill/run.py --workers 2
 
 findings: $(STAMP)
 	@mkdir -p out

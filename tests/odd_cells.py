@@ -9,8 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+import facthold
 from facthold._util.runtime import memory_maps
 from facthold.lab.cells import Cell, Result
+
+# what processes import that tests start: this folder, and the same facthold as here
+IMPORTED = os.pathsep.join([str(Path(__file__).parent), str(Path(facthold.__file__).parents[1])])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,7 +140,7 @@ class Quiet:
     """A listener that counts, and does something while cells compute."""
 
     def __init__(self, meanwhile=lambda: None) -> None:
-        self.todo, self.stored, self.meanwhile = 0, 0, meanwhile
+        self.todo, self.stored, self.meanwhile, self.was_held = 0, 0, meanwhile, False
         self.done: list[Cell] = []
 
     def begin(self, todo, n_stored) -> None:
@@ -144,6 +148,9 @@ class Quiet:
 
     def waiting(self) -> None:
         self.meanwhile()
+
+    def held(self, n) -> None:
+        self.was_held = True
 
     def finished(self, cell, result, seconds) -> None:
         self.done.append(cell)

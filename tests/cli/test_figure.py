@@ -136,7 +136,8 @@ def test_killed_at_any_moment_a_run_goes_on_where_it_was(tiny: Path, run: Run) -
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_with_one_line_and_nothing_lost(folder: Path, run: Run) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_ends_with_one_line_and_nothing_lost(number: int, code: int, folder: Path, run: Run) -> None:
     (folder / "two.toml").write_text("[fig1]\nlinear_d = [6]\nmlp_sizes = [[32, 64]]\nn_seeds = 5\n")
     command = [*PROGRAM, *FIGURE[:-1], "two.toml"]
     running = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -144,10 +145,10 @@ def test_ctrl_c_ends_with_one_line_and_nothing_lost(folder: Path, run: Run) -> N
     for line in running.stderr:
         if line.startswith("[1/"):  # one cell is stored, the others are being computed
             break
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     _, rest = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert "interrupted; cells that were finished are stored" in rest
+    assert running.returncode == code
+    assert "interrupted; 1 of 2 cells stored, and the same command goes on after them" in rest
     assert "Traceback" not in rest
     with sqlite3.connect(folder / "facthold-results.sqlite") as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)

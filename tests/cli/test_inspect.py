@@ -1,14 +1,20 @@
 """facthold list, results, verify, status and bench: what they say, and what they refuse."""
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from facthold.lab.claim import Judged, Verdict
+from facthold.lab.runner import run_cells
+from facthold.lab.status import sweeps
 from facthold.lab.store import Store
+from odd_cells import IMPORTED, Quiet, Sleeping, starts, until
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -100,3 +106,51 @@ def test_bad_input_is_one_clear_line(
     with sqlite3.connect(folder / "other.sqlite") as other:
         other.execute("CREATE TABLE t (x)")
     assert says in refuses(*arguments)
+
+
+DRIVER = """
+import sys
+from facthold.lab.runner import run_cells
+from facthold.lab.store import Store
+from odd_cells import Quiet, Sleeping
+
+with Store("facthold-results.sqlite") as store:
+    run_cells([Sleeping(n=n, seconds=600.0 * (n >= int(sys.argv[1])), log="log") for n in range(2)], store, Quiet())
+"""
+
+
+@pytest.mark.parametrize(
+    ("quick", "says"), [(0, "the same command begins again"), (1, "the same command goes on after the 1 cell stored")]
+)
+def test_a_killed_run_is_dead_at_once_and_the_status_says_how_to_go_on(
+    folder: Path, run: Run, quick: int, says: str
+) -> None:
+    command = [sys.executable, "-c", DRIVER, str(quick)]
+    driver = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONPATH": IMPORTED})
+    until(lambda: len(starts("log")) == 2)
+
+    def noted() -> bool:
+        with Store("facthold-results.sqlite", create=False) as store:
+            return any(sweep.done == quick and sweep.running for sweep in sweeps(store))
+
+    until(noted)
+    assert run("status")[1].startswith("cells: running, last heard of ")
+    driver.kill()
+    driver.wait()
+    first, *rest = run("status")[1].splitlines()
+    assert first.startswith("cells: dead (its process is gone), last heard of ")
+    assert first.endswith(says)
+    assert "being computed when it stopped:" in rest
+    assert json.loads(run("status", "--json")[1])[0]["state"] == "dead"
+
+
+def test_the_status_of_a_run_from_before_there_were_process_numbers(folder: Path, run: Run) -> None:
+    with Store("facthold-results.sqlite") as store:
+        run_cells([Sleeping(n=1)], store, Quiet())
+        for column in ("machine", "pid"):
+            store._db.execute(f"ALTER TABLE sweeps DROP COLUMN {column}")
+        store._db.execute("UPDATE sweeps SET state = 'running', beat = beat - 60")
+        assert run("status")[1].startswith("cells: dead (it gives no sign of life), last heard of ")
+        run_cells([Sleeping(n=2)], store, Quiet())  # it gets the columns, and can be noted
+        latest, first = sweeps(store)
+    assert (latest.pid, first.pid) == (os.getpid(), None)

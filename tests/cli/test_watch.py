@@ -344,7 +344,7 @@ def test_ctrl_c_keeps_what_was_seen(
         interrupted.clear()
     assert code == 130
     assert "kept what was seen up to step" in err
-    assert err.endswith("facthold: interrupted\n")
+    assert err.endswith(f"facthold: interrupted; written before that: {tmp_path}/part.csv, {tmp_path}/part.gif\n")
     with (tmp_path / "part.csv").open() as stream:
         looks = list(csv.DictReader(stream))
     assert 2 < len(looks) < 50

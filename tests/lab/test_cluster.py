@@ -22,54 +22,9 @@ from facthold.lab.status import sweeps
 from facthold.lab.store import Store
 from facthold.studies.memories.capacity import Capacity
 from odd_cells import Quiet, Sleeping, alive, starts, until
+from ray_nodes import ENVIRONMENT, Node, free_port
 
 pytest.importorskip("ray")
-
-TESTS = Path(__file__).parents[1]
-# a cluster for this test alone: nothing is reported, and no token of the user is asked for
-ENVIRONMENT = os.environ | {
-    "PYTHONPATH": str(TESTS), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ADDRESS": "",
-}  # fmt: skip
-SMALL = ["--num-cpus=1", "--object-store-memory=80000000", "--include-log-monitor=false", "--disable-usage-stats"]
-PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any free ones
-
-
-def free_port() -> int:
-    """Away from those that Ray gives to its workers."""
-    for port in range(20_000 + os.getpid() % 5_000, 30_000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port")
-
-
-class Node:
-    """`ray start --block` and all its processes, in a session of their own."""
-
-    def __init__(self, *arguments: str, log: Path) -> None:
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *SMALL, *PORTS, *arguments]
-        with log.open("w") as output:
-            self.process = subprocess.Popen(
-                command, env=ENVIRONMENT, start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-        until(lambda: "Ray runtime started" in log.read_text() or self.process.poll() is not None)
-        assert self.process.poll() is None, log.read_text()
-
-    def runs(self, pid: int) -> bool:
-        return alive(pid) and os.getsid(pid) == self.process.pid
-
-    def kill(self) -> None:
-        """All at once, as when a machine loses its power."""
-        for pid in [int(path.name) for path in Path("/proc").glob("[0-9]*")]:
-            try:
-                if os.getsid(pid) == self.process.pid:
-                    os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +38,8 @@ def folder() -> Iterator[Path]:
 def head(folder: Path) -> Iterator[tuple[Node, str]]:
     if not Path("/proc/self/stat").exists():
         pytest.skip("reads /proc")
-    port = free_port()
-    dashboard = "--include-dashboard=false"
-    node = Node("--head", f"--port={port}", f"--temp-dir={folder}", dashboard, log=folder / "head.log")
-    yield node, f"127.0.0.1:{port}"
+    node, address = Node.head(folder)
+    yield node, address
     node.kill()
 
 
@@ -198,7 +151,9 @@ def test_ctrl_c_ends_the_tasks_too(head: tuple[Node, str], tmp_path: Path) -> No
     os.killpg(driver.pid, signal.SIGINT)
     _, said = driver.communicate(timeout=30)
     assert driver.returncode == 130
-    assert "interrupted; cells that were finished are stored" in only_ours(said)[-1]
+    assert only_ours(said)[-1].endswith(
+        "interrupted; none of 3 cells was finished, so that the same command begins again"
+    )
     until(lambda: not any(alive(pid) for _, pid in starts(log)), 30)
     assert len(starts(log)) == 1
 

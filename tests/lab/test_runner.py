@@ -15,14 +15,15 @@ from facthold._util import runtime
 from facthold._util.errors import FactholdError
 from facthold.cli.cells import CellProgress, outcome
 from facthold.lab.cells import Cell
+from facthold.lab.leases import STALE
 from facthold.lab.places import RETRIES, InProcess, Place
 from facthold.lab.provenance import provenance
 from facthold.lab.runner import run_cells
-from facthold.lab.status import STALE, Best, Tally, sweeps
+from facthold.lab.status import Best, Tally, sweeps
 from facthold.lab.store import Store
 from facthold.lab.workers import Workers
 from facthold.studies.memories.capacity import Capacity
-from odd_cells import Compiling, Deadly, Failing, Quiet, Sleeping, alive, starts, until
+from odd_cells import IMPORTED, Compiling, Deadly, Failing, Quiet, Sleeping, alive, starts, until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
@@ -174,7 +175,7 @@ if __name__ == "__main__":
 def test_workers_end_with_their_driver_in_the_middle_of_a_cell(how: signal.Signals, tmp_path: Path) -> None:
     log, path, script = tmp_path / "log", tmp_path / "results.sqlite", tmp_path / "driver.py"
     script.write_text(DRIVER)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": IMPORTED}
     command = [sys.executable, str(script), str(path), str(log)]
     driver = subprocess.Popen(
         command, env=environment, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -194,7 +195,7 @@ def test_workers_end_with_their_driver_in_the_middle_of_a_cell(how: signal.Signa
     with Store(path, create=False) as store:
         (sweep,) = sweeps(store)
     assert sweep.state == ("interrupted" if how == signal.SIGINT else "running")
-    assert sweep.state_now(time.time() + STALE) == ("interrupted" if how == signal.SIGINT else "stopped")
+    assert sweep.state_now(time.time()) == ("interrupted" if how == signal.SIGINT else "dead")
     assert sorted(label for label, _ in sweep.running) == ([] if how == signal.SIGINT else ["sleeping 0", "sleeping 1"])
 
 
@@ -343,6 +344,24 @@ def test_plain_lines_tell_outcomes_and_facts(capsys: pytest.CaptureFixture[str])
     with CellProgress("test") as progress:
         progress.begin(cells[:1], 1)
     assert capsys.readouterr().err == "test: 1 cell to compute, 1 already stored\n"
+
+
+@pytest.mark.parametrize(
+    ("stored", "done", "says"),
+    [
+        (0, 0, "none of 2 cells was finished, so that the same command begins again"),
+        (0, 1, "1 of 2 cells stored, and the same command goes on after them"),
+        (3, 0, "3 of 5 cells stored, and the same command goes on after them"),
+    ],
+)
+def test_a_run_that_is_stopped_claims_to_go_on_only_after_what_is_stored(stored: int, done: int, says: str) -> None:
+    cells = [Sleeping(n=n) for n in (1, 3)]
+    progress, stop = CellProgress("test"), KeyboardInterrupt()
+    progress.begin(cells, stored)
+    for cell in cells[:done]:
+        progress.finished(cell, cell.run(), 0.0)
+    progress.__exit__(KeyboardInterrupt, stop, None)
+    assert stop.__notes__ == [says]
 
 
 def test_outcomes_in_a_few_words() -> None:

@@ -2,8 +2,12 @@
 
 import contextlib
 import csv
+import fcntl
+import glob
 import io
 import os
+import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +21,11 @@ MAGIC = {b"SQLite format 3\0": STORE, b"PAR1": PARQUET, b"GIF8": GIF, b"\x89PNG"
 STARTS = {"<!doctype html": PAGE, "<?xml": SVG, "<svg": SVG, "{": JSON, "[": JSON}
 GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
 LOOKED = 4096  # bytes at the start of a file that say what it is
+ROOM = 1 << 18  # bytes that a disk must take before anything is computed for it
+
+written: list[Path] = []  # the files that this process has put in their place
+_unfinished: set[Path] = set()  # those that it is writing
+_changing = threading.Lock()  # held while one of them comes or goes
 
 
 def table_of(columns: Sequence[str]) -> str:
@@ -76,6 +85,14 @@ def check_output(path: str | Path, kind: str) -> bool:
     return True
 
 
+def check_room(folder: Path) -> None:
+    """Raise the OSError of a folder that cannot be written, or whose disk is full: before computing, not after."""
+    with tempfile.TemporaryFile(dir=folder) as trial:
+        trial.write(bytes(ROOM))
+        trial.flush()
+        os.fsync(trial.fileno())
+
+
 @contextlib.contextmanager
 def writing(path: str | Path, kind: str) -> Iterator[IO[bytes]]:
     """Beside it first, then in its place. Pipes and devices, such as /dev/stdout, are written as they are."""
@@ -87,15 +104,53 @@ def writing(path: str | Path, kind: str) -> Iterator[IO[bytes]]:
                 yield stream
             return
         final = path.resolve()  # a link stays a link
-        partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
+        remove_remains(final)
+        partial = final.with_name(f".{final.name}.{os.getpid()}-{threading.get_ident():x}.partial")
         try:
-            with partial.open("wb") as stream:
+            with _begin(partial) as stream:
                 yield stream
-            partial.replace(final)
+                stream.flush()
+                os.fsync(stream.fileno())  # else a machine that loses its power could keep the name and not the bytes
+                with _changing:
+                    partial.replace(final)
+                    written.append(path)
         finally:
-            partial.unlink(missing_ok=True)
+            with _changing:
+                partial.unlink(missing_ok=True)
+                _unfinished.discard(partial)
     except OSError as error:
         raise FactholdError(f"cannot write {path}: {error.strerror or error}; give another path") from error
+
+
+def _begin(partial: Path) -> IO[bytes]:
+    """The file, locked for as long as it is open: by that others see that its writer lives, whatever machine it is on.
+    One that was removed before it was locked is begun again."""
+    with _changing:
+        _unfinished.add(partial)
+        while True:
+            stream = partial.open("wb")
+            with contextlib.suppress(OSError):  # a disk without locks: then nobody can take it for what a dead one left
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            if partial.exists() and os.path.samestat(partial.stat(), os.fstat(stream.fileno())):
+                return stream
+            stream.close()
+
+
+def remove_remains(final: Path) -> None:
+    """Remove what processes left beside this file that were killed while they wrote it."""
+    for partial in final.parent.glob(f".{glob.escape(final.name)}.*.partial"):
+        with contextlib.suppress(OSError), partial.open("r+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error: its writer lives
+            partial.unlink()
+
+
+def abandon() -> None:
+    """Before a process ends without waiting for its threads: none of them puts a file in its place from here on, and
+    what they have begun is removed."""
+    _changing.acquire(timeout=5.0)  # for good; longer only where a disk hangs
+    for partial in _unfinished:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def as_csv(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:

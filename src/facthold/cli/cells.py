@@ -45,21 +45,31 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
 
     def __init__(self, title: str, place: Place | None = None) -> None:
         self.title, self.place = title, place or InProcess()
-        self.tally = Tally([])
+        self.tally, self.stored = Tally([]), 0
         self.bar: Progress | None = None
+        self.waits = False  # whether it has been said that nothing is left but to wait
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.bar is not None:
             self.bar.stop()
         if self.tally.found:
             self._say("facts found:")
         for line in facts_found(self.tally.found):
             self._say(f"  {line}")
+        if isinstance(error, KeyboardInterrupt) and self.tally.n:
+            error.add_note(self._kept())
+
+    def _kept(self) -> str:
+        """What is left of a run that was stopped."""
+        stored, total = self.stored + self.tally.done, count(self.stored + self.tally.n, "cell")
+        if not stored:
+            return f"none of {total} was finished, so that the same command begins again"
+        return f"{stored} of {total} stored, and the same command goes on after them"
 
     def begin(self, todo: Sequence[Cell], n_stored: int) -> None:
         stored = f", {n_stored} already stored" if n_stored else ""
         self._say(f"{self.title}: {count(len(todo), 'cell')} to compute{stored}")
-        self.tally = Tally(todo, self.place.lanes)
+        self.tally, self.stored = Tally(todo, self.place.lanes), n_stored
         if todo and messages.is_terminal:
             self.bar = Progress(*BAR, console=messages)
             self.task = self.bar.add_task(self.title, total=1.0, left="")
@@ -75,7 +85,13 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
         elif time.monotonic() - self.spoke > SILENCE:
             self._say(f"[{self._cells}] computing; about {duration(left)} left")
 
+    def held(self, n: int) -> None:
+        if not self.waits:
+            self._say(f"waiting for {count(n, 'cell')} that another process computes: see facthold status")
+        self.waits = True
+
     def finished(self, cell: Cell, result: Result, seconds: float) -> None:
+        self.waits = False
         more = self.tally.finished(cell, result)
         line = f"[{self._cells}] {cell.label}: {outcome(result)} ({duration(seconds)})"
         self._say(line if self.bar is not None else f"{line}; about {duration(self.tally.left)} left")

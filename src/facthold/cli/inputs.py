@@ -2,7 +2,6 @@
 
 import csv
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,7 +10,7 @@ import numpy as np
 import typer
 
 from facthold._util.errors import FactholdError, check_memory, check_one_of
-from facthold._util.files import check_output
+from facthold._util.files import check_output, check_room
 from facthold.cli.printing import count, messages
 from facthold.facts.files import read_facts
 from facthold.facts.formats import source_of
@@ -37,8 +36,7 @@ def writable(folder: Path) -> None:
                 f"cannot make the folder {folder}: there is no {folder.parent}; make it first, or check the name"
             )
         folder.mkdir(exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        check_room(folder)
     except OSError as error:
         raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another output") from error
 

@@ -198,11 +198,16 @@ def _print_one(run: Sweep, now: float) -> None:
 
 
 def _state(run: Sweep, now: float) -> str:
-    state, silent = run.state_now(now), duration(now - run.beat)
+    """Its state in words; where it was stopped, how to go on."""
+    state, heard = run.state_now(now), f"last heard of {duration(now - run.beat)} ago"
+    stored = run.stored + run.done
+    again = f"the same command {'goes on after the ' + count(stored, 'cell') + ' stored' if stored else 'begins again'}"
     if state == "running":
-        return f"running, last heard of {silent} ago"
-    if state == "stopped":
-        return f"stopped without a word, last heard of {silent} ago; the same command goes on after it"
+        return f"running, {heard}"
+    if state == "dead":
+        return f"dead ({'its process is gone' if run.gone else 'it gives no sign of life'}), {heard}; {again}"
+    if state == "interrupted":
+        return f"interrupted {_when(run.beat)}; {again}"
     return f"{state} {_when(run.beat)}" + (f": {run.reason}" if run.reason else "")
 
 

@@ -73,8 +73,7 @@ class Cell(ABC):
     @property
     def key(self) -> str:
         """The hash that the store keeps this cell under."""
-        text = json.dumps([self.kind, self.version, self.spec], sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return key_of(self.kind, self.version, self.spec)
 
     def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
         """The models of a result with the bits that they used, for the counting bound; or why it has none."""
@@ -96,6 +95,12 @@ class TableCell(Cell):
     def facts(self, seed: int, kind: str = "random") -> FactTable:
         """The table of this seed."""
         return seeded_table(kind, self.S, self.R, self.D, seed)
+
+
+def key_of(kind: str, version: int, spec: Mapping[str, Any]) -> str:
+    """The key of the cell with this spec: a hash, by which a store also sees that a row is what it says."""
+    text = json.dumps([kind, version, spec], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def cell_of(kind: str, spec: Mapping[str, Any]) -> Cell:

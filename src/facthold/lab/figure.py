@@ -47,7 +47,9 @@ class Figure:
         return grid
 
     def save(self, rows: Sequence[Values], folder: Path, preset: str) -> list[Path]:
-        """Draw the rows as PNG and SVG."""
+        """Draw the rows as PNG and SVG: the same bytes each time."""
+        from matplotlib import rc_context
+
         canvas = self.plot(rows)
         files = [folder / f"{self.name}-{preset}.{ending}" for ending in ("png", "svg")]
         try:
@@ -55,7 +57,7 @@ class Figure:
             for file, kind in zip(files, (PNG, SVG), strict=True):
                 ending = file.suffix.removeprefix(".")
                 undated = {"Date": None} if kind == SVG else {}
-                with writing(file, kind) as stream:
+                with writing(file, kind) as stream, rc_context({"svg.hashsalt": self.name}):
                     canvas.savefig(stream, format=ending, dpi=160, bbox_inches="tight", metadata=undated)
         except OSError as error:
             raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}") from error

@@ -4,6 +4,7 @@ It is only ever news: a failure to write it is no failure of the sweep.
 """
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -13,12 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from facthold.lab.cells import Cell, Result
+from facthold.lab.leases import BEAT, is_dead, is_gone, machine
 from facthold.lab.places import Running
 from facthold.lab.store import Store
 
-BEAT = 3.0  # seconds between two notes of a driver that lives
-NEWS = 1.0  # seconds between two notes where a cell has started or ended meanwhile
-STALE = 30.0  # seconds without one after which it is taken for dead
+NEWS = 1.0  # seconds between two notes where a cell has started or ended meanwhile; `BEAT` elsewhere
 PATIENCE = 1.0  # seconds that a note waits for another process that is writing; then it is left out
 
 
@@ -79,10 +79,18 @@ class Sweep:
     seconds_left: float  # as of the last beat
     running: Sequence[tuple[str, float]]  # label and start of the cells in flight
     found: dict[str, Best]
+    machine: str | None  # where its process is, and which: as `leases` has them
+    pid: int | None
 
     def state_now(self, now: float) -> str:
-        """The state; 'stopped' where the driver ended without a word."""
-        return "stopped" if self.state == "running" and now - self.beat > STALE else self.state
+        """The state; 'dead' where the driver ended without a word."""
+        dead = self.state == "running" and is_dead(self.machine, self.pid, self.beat, now)
+        return "dead" if dead else self.state
+
+    @property
+    def gone(self) -> bool:
+        """Whether its process is known to have ended."""
+        return is_gone(self.machine, self.pid)
 
     def as_json(self, now: float) -> dict[str, Any]:
         return asdict(self) | {
@@ -93,6 +101,7 @@ class Sweep:
 
 
 _COLUMNS = tuple(Sweep.__dataclass_fields__)
+_LATER = ("machine", "pid")  # columns that the first stores do not have
 _SCHEMA = f"CREATE TABLE IF NOT EXISTS sweeps (id INTEGER PRIMARY KEY, {', '.join(_COLUMNS[1:])})"
 _NOTE = f"INSERT OR REPLACE INTO sweeps ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
 
@@ -101,8 +110,9 @@ def sweeps(store: Store) -> list[Sweep]:
     """All that were noted, the latest first."""
     if not store.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'sweeps'"):
         return []  # the table came after the first stores
-    noted = []
-    for values in store.query(f"SELECT {', '.join(_COLUMNS)} FROM sweeps ORDER BY id DESC"):
+    noted, there = [], {name for _, name, *_ in store.query("PRAGMA table_info(sweeps)")}
+    columns = ", ".join(f"NULL AS {name}" if name in _LATER and name not in there else name for name in _COLUMNS)
+    for values in store.query(f"SELECT {columns} FROM sweeps ORDER BY id DESC"):
         row = dict(zip(_COLUMNS, values, strict=True))
         row["running"] = [(label, since) for label, since in json.loads(row["running"])]
         row["found"] = {shape: Best(*best) for shape, best in json.loads(row["found"]).items()}
@@ -144,9 +154,13 @@ class Recorder:
             "started": self.started, "beat": time.time(), "stored": self.stored,
             "done": self.tally.done, "total": self.tally.n, "seconds_left": self.tally.left,
             "running": json.dumps([(one.cell.label, one.since) for one in self._running]),
-            "found": json.dumps(self.tally.found),
+            "found": json.dumps(self.tally.found), "machine": machine(), "pid": os.getpid(),
         }  # fmt: skip
         # A connection of its own, made anew each time: none of its troubles can reach the results.
         with suppress(sqlite3.Error), closing(sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)) as db:
             db.execute(_SCHEMA)
+            there = {name for _, name, *_ in db.execute("PRAGMA table_info(sweeps)")}
+            for name in _LATER:
+                if name not in there:
+                    db.execute(f"ALTER TABLE sweeps ADD COLUMN {name}")
             self._id = db.execute(_NOTE, note).lastrowid  # the first note gets a number, and the next replace it

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from facthold._util.errors import FactholdError
+from facthold._util.files import JSON, writing
 from facthold.recipes.base import Question
 
 FILE = Path(__file__).with_name("calibrations.json")
@@ -73,7 +74,8 @@ def write(calibrations: Calibrations, path: Path) -> None:
     """One row a line, so that a refresh shows what has changed."""
     rows = ",\n".join(json.dumps(asdict(row), sort_keys=True) for row in calibrations.rows)
     head = json.dumps(dict(calibrations.provenance), indent=1)
-    path.write_text(f'{{"provenance": {head},\n"rows": [\n{rows}\n]}}\n')
+    with writing(path, JSON) as stream:
+        stream.write(f'{{"provenance": {head},\n"rows": [\n{rows}\n]}}\n'.encode())
 
 
 def product_rate(seconds: float = 0.1) -> float:
