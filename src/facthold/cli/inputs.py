@@ -124,11 +124,11 @@ def real_rows(name: str, relations: Sequence[str] | None) -> list[Row]:
     return rows
 
 
-def split_names(relations: str | None) -> list[str] | None:
-    """The names between the commas of --relations, where it is given."""
-    names = None if relations is None else [name.strip() for name in relations.split(",")]
+def split_names(given: str | None, option: str = "--relations", such_as: str = "capital,currency") -> list[str] | None:
+    """The names between the commas of an option, where it is given."""
+    names = None if given is None else [name.strip() for name in given.split(",")]
     if names is not None and not all(names):
-        raise ValueError(f"--relations {relations!r} has an empty name in it; write them as in capital,currency")
+        raise ValueError(f"{option} {given!r} has an empty name in it; write them as in {such_as}")
     return names
 
 

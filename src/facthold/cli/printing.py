@@ -3,6 +3,7 @@
 import json as json_text
 import math
 import string
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,12 +17,29 @@ from rich.table import Table
 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
 EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
-WIDE = 200  # columns of a table that no terminal shows: nothing is cut
+WIDTH = 80  # columns of all that is printed, also where there is no terminal: one text for every reader
+GAP = 2  # columns between those of a table
+FEW = 3  # columns of a table that may be wider than its rows: the last is folded
 
 
 def count(n: int, what: str) -> str:
     """'1 cell', '2 cells'."""
     return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def paragraph(text: str, indent: str = "", *, first: str | None = None, err: bool = False) -> None:
+    """Print a paragraph in lines of at most `WIDTH` columns, after the first one indented; names, paths and commands
+    are never broken."""
+    first = indent if first is None else first
+    filled = textwrap.fill(
+        text, WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    typer.echo(filled, err=err)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text on one line of so many columns: its first words, where it is longer."""
+    return textwrap.shorten(text, width, placeholder=" ...")
 
 
 def print_json(value: Any) -> None:
@@ -45,21 +63,41 @@ class _Cells(string.Formatter):
 
 
 def show(
-    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, lines: bool = False,
-    json: bool = False,
-) -> None:  # fmt: skip
-    """Print a table, fitted to a terminal. ``columns`` are the names of what is shown of each row, or a format for each
-    heading: '{recall:.2%}'. With ``json``, print the rows themselves."""
+    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, json: bool = False
+) -> None:
+    """Print a table of at most `WIDTH` columns. ``columns`` are the names of what is shown of each row, or a format for
+    each heading: '{recall:.2%}'. With ``json``, print the rows themselves.
+
+    Where a row does not fit and has more than `FEW` parts, each row is a paragraph instead, below its first part.
+    """
     if json:
         return print_json(list(rows))
-    cells = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
-    table = Table(title=title, title_justify="left", show_lines=lines, box=SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(cells):
+    formats = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
+    lines = [[_Cells().vformat(cell, (), row) for cell in formats.values()] for row in rows]
+    widths = [max(map(len, column)) for column in zip(formats, *lines, strict=True)]
+    if title:
+        paragraph(title)
+    if len(formats) > FEW and sum(widths) + GAP * (len(formats) - 1) > WIDTH:
+        for name, *rest in lines:
+            typer.echo(name)
+            paragraph(
+                "; ".join(f"{head} {part}" for head, part in zip(list(formats)[1:], rest, strict=True) if part), "    "
+            )
+        return
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for i, column in enumerate(formats):
         table.add_column(column, overflow="fold", no_wrap=i == 0)  # names stay whole
-    for row in rows:
-        table.add_row(*(_Cells().vformat(cell, (), row) for cell in cells.values()))
-    console = Console(highlight=False, markup=False)
-    (console if console.is_terminal else Console(highlight=False, markup=False, width=WIDE)).print(table)
+    for line in lines:
+        table.add_row(*line)
+    _print_table(table)
+
+
+def _print_table(table: Table) -> None:
+    """Without the spaces that Rich fills lines with."""
+    console = Console(highlight=False, markup=False, width=WIDTH, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))
 
 
 @contextmanager
