@@ -36,16 +36,16 @@ def find_place(workers: int | None, ray: str | None) -> Place:
 
 def compute_cells(title: str, cells: Sequence[Cell], store: AnyStore, place: Place) -> Rows:
     """The rows of these cells, computed where they are not stored, with a bar or lines that say how far it is."""
-    with opened(store) as kept, CellProgress(title, place) as progress:
+    with opened(store) as kept, CellProgress(title) as progress:
         return run_cells(cells, kept, progress, place=place, title=title)
 
 
 class CellProgress(Listener, AbstractContextManager["CellProgress"]):
     """Says how far a run is."""
 
-    def __init__(self, title: str, place: Place | None = None) -> None:
-        self.title, self.place = title, place or InProcess()
-        self.tally = Tally([])
+    def __init__(self, title: str) -> None:
+        self.title, self.tally = title, Tally([])
+        self.shown: dict[str, Best] = {}  # the most facts of each shape that were told
         self.bar: Progress | None = None
 
     def __exit__(self, *_: object) -> None:
@@ -56,11 +56,12 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
         for line in facts_found(self.tally.found):
             self._say(f"  {line}")
 
-    def begin(self, todo: Sequence[Cell], n_stored: int) -> None:
+    def begin(self, tally: Tally, n_stored: int) -> None:
+        self.tally = tally
         stored = f", {n_stored} already stored" if n_stored else ""
-        self._say(f"{self.title}: {count(len(todo), 'cell')} to compute{stored}")
-        self.tally = Tally(todo, self.place.lanes)
-        if todo and messages.is_terminal:
+        left = f"; about {duration(tally.left)}" if tally.n else ""
+        self._say(f"{self.title}: {count(tally.n, 'cell')} to compute{stored}{left}")
+        if tally.n and messages.is_terminal:
             self.bar = Progress(*BAR, console=messages)
             self.task = self.bar.add_task(self.title, total=1.0, left="")
             self.bar.start()
@@ -76,11 +77,12 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
             self._say(f"[{self._cells}] computing; about {duration(left)} left")
 
     def finished(self, cell: Cell, result: Result, seconds: float) -> None:
-        more = self.tally.finished(cell, result)
         line = f"[{self._cells}] {cell.label}: {outcome(result)} ({duration(seconds)})"
         self._say(line if self.bar is not None else f"{line}; about {duration(self.tally.left)} left")
-        if more and cell.shape is not None:
-            self._say(f"  most so far at {next(facts_found({cell.shape: self.tally.found[cell.shape]}))}")
+        best = self.tally.found.get(cell.shape or "")
+        if cell.shape is not None and best is not None and best != self.shown.get(cell.shape):
+            self.shown[cell.shape] = best
+            self._say(f"  most so far at {next(facts_found({cell.shape: best}))}")
 
     @property
     def _cells(self) -> str:

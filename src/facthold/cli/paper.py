@@ -17,6 +17,7 @@ from facthold.cli.printing import WIDTH, count, messages, paragraph, print_json,
 from facthold.lab import api, registry
 from facthold.lab.cells import Cell
 from facthold.lab.claim import MEANINGS, Judged
+from facthold.lab.pace import Pace, stored_pace
 from facthold.lab.places import Place
 from facthold.lab.report import duration
 from facthold.lab.store import DEFAULT_STORE, default_store_path
@@ -46,7 +47,7 @@ def figure(
     if dry:
         return dry_run(name, cells, store, place, json=json)
     writable(output)
-    with CellProgress(name, place) as progress:
+    with CellProgress(name) as progress:
         drawn = api.run_figure(
             name, preset, changes=changes, store=store, out=output, place=place, compute=not plot_only,
             listener=progress,
@@ -83,10 +84,11 @@ def verify(
     """Check the claims of the paper against measurements. Exit code 1 if one fails, 3 if none does but one is not
     decided. Preset smoke decides identities and bounds alone; of the others it shows that they run.
 
-    One claim is a paragraph, several are a line or two each. Training and recall are float32; solvers and the identity of the gradient step are float64.
+    One claim is a paragraph, several are a line or two each. Training and recall are float32; solvers and the identity
+    of the gradient step are float64.
     """
     place = find_place(workers, ray)
-    with CellProgress("claims", place) as progress:
+    with CellProgress("claims") as progress:
         judged = api.verify(
             *(ids or ()), preset=preset, store=store, place=place, compute=not stored, listener=progress
         )
@@ -128,7 +130,7 @@ def reproduce(
     if dry:
         return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
     writable(output)
-    with CellProgress("figures and claims", place) as progress:
+    with CellProgress("figures and claims") as progress:
         done = api.reproduce(
             *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,
             judge=[claim.id for claim in claims], options=given(store, output, config),
@@ -210,21 +212,24 @@ def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
 def dry_run(title: str, cells: Sequence[Cell], store: Path | None, place: Place, *, json: bool = False) -> None:
     """Print how many cells there are and are stored, how long the rest takes, and the largest of them; make no file."""
     unique = todo = list({cell.key: cell for cell in cells}.values())
-    if (store or default_store_path()).exists():
-        with api.opened(store, create=False) as kept:
-            todo = kept.missing(unique)
-    todo = sorted(todo, key=lambda cell: -cell.cost)
     with place:
-        seconds, lanes = place.estimate(todo), place.lanes
+        pace = Pace()
+        if (store or default_store_path()).exists():
+            with api.opened(store, create=False) as kept:
+                todo = kept.missing(unique)
+                pace = stored_pace(kept, todo, place)
+        costs = {cell.key: pace.seconds(cell) for cell in todo}
+        seconds, lanes = place.estimate(list(costs.values())), place.lanes
+    todo = sorted(todo, key=lambda cell: -costs[cell.key])
     stored, largest = len(unique) - len(todo), todo[:SHOWN]
     if json:
-        costs = [{"cell": cell.label, "lane_seconds": cell.cost} for cell in largest]
+        shown = [{"cell": cell.label, "lane_seconds": costs[cell.key]} for cell in largest]
         counts = {"title": title, "cells": len(unique), "stored": stored, "to_compute": len(todo)}
-        return print_json(counts | {"place": place.label, "lanes": lanes, "seconds": seconds, "largest": costs})
+        return print_json(counts | {"place": place.label, "lanes": lanes, "seconds": seconds, "largest": shown})
     typer.echo(f"{title}: {count(len(unique), 'cell')}, {stored} of them stored, {len(todo)} to compute")
     if todo:
         lane = count(lanes, "lane")
         typer.echo(f"about {duration(seconds)} in {place.label}, {lane} (a guess, often off by a factor of 2)")
         typer.echo("largest, with the time on one lane:")
     for cell in largest:
-        typer.echo(f"  {cell.label}: {duration(cell.cost)}")
+        typer.echo(f"  {cell.label}: {duration(costs[cell.key])}")
