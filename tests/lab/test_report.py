@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure as Canvas
 
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError
 from facthold.lab.api import Drawn
 from facthold.lab.figure import Figure
 from facthold.lab.provenance import Provenance
-from facthold.lab.report import COLOURS, duration, figure_section, render, write_report
+from facthold.lab.report import COLOURS, figure_section, render, write_report
 from facthold.lab.store import Row, Rows
 from facthold.measure.scaling import Fit
 

@@ -1,4 +1,4 @@
-"""Commands that the program prints as hints: they can be pasted into a shell as they are."""
+"""Words for what commands print: other commands, which can be pasted into a shell as they are, and times."""
 
 import shlex
 from typing import Any
@@ -13,3 +13,11 @@ def command(name: str, *arguments: Any, **options: Any) -> str:
             words.append(f"-{option}" if len(option) == 1 else f"--{option.replace('_', '-')}")
             words += [] if value is True else [f"{value:g}" if isinstance(value, float) else str(value)]
     return shlex.join(words)
+
+
+def duration(seconds: float) -> str:
+    """'8.4 s', '12 min 5 s', '3 h 20 min'."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

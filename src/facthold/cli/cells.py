@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from facthold._util.commands import duration
 from facthold.cli.app import heed
-from facthold.cli.printing import count, messages
+from facthold.cli.printing import count, filled, messages
 from facthold.lab.api import AnyStore, opened
 from facthold.lab.cells import Cell, Result
 from facthold.lab.cluster import RayCluster
 from facthold.lab.places import InProcess, Place
-from facthold.lab.report import duration
 from facthold.lab.runner import Listener, run_cells
 from facthold.lab.status import Best, Tally
 from facthold.lab.store import Rows
@@ -90,7 +90,7 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
 
     def _say(self, line: str) -> None:
         self.spoke = time.monotonic()
-        messages.print(line, markup=False)
+        messages.print(filled(line), markup=False)
 
 
 def facts_found(found: Mapping[str, Best]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_questions, writable_file
-from facthold.cli.printing import count, print_json, working
+from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.formats import source_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: P
     if json:
         print_json(about | {"changes": [report.as_json() for report in reports]})
     elif len(reports) > 1:
-        typer.echo(
+        paragraph(
             f"{count(len(reports), 'change')}: {about['efficacy']:.2%} of them hold at the end; of {others} other "
             f"facts {kept:.2%} of the right ones still are, {unchanged:.2%} say the same; {about['n_params']} "
             f"parameters, {about['more_params']} more than before"
@@ -136,17 +136,17 @@ def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: P
 
 def _say(report: "Report") -> None:
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
-    typer.echo(DONE[report.kind].format(report) + new)
+    paragraph(DONE[report.kind].format(report) + new)
     so = "not said" if report.kind == "forget" else "said so"
     others = (
         f"of {count(report.others, 'other fact')} {report.specificity:.2%} of the right ones still are, "
         f"{report.unchanged:.2%} say the same"
     )
-    typer.echo(
+    paragraph(
         f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
     )
     if not report.rank:
-        return typer.echo("  nothing had to change")
+        return paragraph("  nothing had to change")
     more = f"; {report.more_params} parameters more" if report.more_params else ""
     size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "that was zero before"
-    typer.echo(f"  a change of rank {report.rank}: {report.matrix}, {size}{more}")
+    paragraph(f"  a change of rank {report.rank}: {report.matrix}, {size}{more}")

@@ -12,7 +12,7 @@ import typer
 
 from facthold._util.errors import FactholdError, check_memory, check_one_of
 from facthold._util.files import check_output
-from facthold.cli.printing import count, messages
+from facthold.cli.printing import count, messages, paragraph
 from facthold.facts.files import read_facts
 from facthold.facts.formats import source_of
 from facthold.facts.names import LONGEST
@@ -44,7 +44,7 @@ def writable_file(output: Path | None, kind: str) -> None:
     if output is None:
         return
     if check_output(output, kind):
-        messages.print(f"{output} is there already: the new one takes its place when it is done", markup=False)
+        messages.print(f"{output} is there already: the new one takes its place", markup=False)
     if not output.exists() or output.is_file():
         writable(output.parent)
 
@@ -143,7 +143,7 @@ def say_table(a: dict[str, Any]) -> None:
     """The table's sizes in a line, from `about_table`."""
     holds = "holds" if a["assumption_1"] else "does not hold: some answer serves two relations"
     several = f"; {count(a['several_answers'], 'fact')} with several right answers" if a["several_answers"] else ""
-    typer.echo(
+    paragraph(
         f"S={a['S']}, R={a['R']}, {count(a['A'], 'answer')}, D={a['D']}, max C(a)={a['max_C']}; "
         f"assumption 1 {holds}{several}"
     )

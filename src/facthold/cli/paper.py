@@ -8,18 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from facthold._util.commands import command as hint
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError, unknown
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import CellProgress, find_place
 from facthold.cli.inputs import refuse, split_names, writable
-from facthold.cli.printing import WIDTH, count, messages, paragraph, print_json, shorten, show
+from facthold.cli.printing import count, filled, messages, paragraph, print_json, shorten, show, width
 from facthold.lab import api, registry
 from facthold.lab.cells import Cell
 from facthold.lab.claim import MEANINGS, Judged
 from facthold.lab.pace import Pace, stored_pace
 from facthold.lab.places import Place
-from facthold.lab.report import duration
 from facthold.lab.store import DEFAULT_STORE, default_store_path
 
 FOLDER = Path("facthold-out")
@@ -126,7 +126,7 @@ def reproduce(
     ids = list(registry.claims()) if judge == "all" else split_names(judge, "--claims", "rounding,layerwise")
     claims = api.claims_for(names or (), preset, changes, figures_only, ids)
     for name, reason in left_out.items():
-        messages.print(f"{name} is left out: {reason}", markup=False)
+        messages.print(filled(f"{name} is left out: {reason}"), markup=False)
     if dry:
         return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
     writable(output)
@@ -169,11 +169,11 @@ def _print_claims(judged: Sequence[Judged], preset: str, store: Path | None) -> 
     for claim in judged:
         paragraph(f"{claim.id} ({claim.place})", INDENT, first=f"{claim.verdict.upper():<12} ")
         if claim.measured:
-            typer.echo(INDENT + shorten(claim.measured, WIDTH - len(INDENT)))
+            typer.echo(INDENT + shorten(claim.measured, width() - len(INDENT)))
     typer.echo()
     for verdict, meaning in MEANINGS.items():
         if n := sum(claim.verdict == verdict for claim in judged):
-            paragraph(f"{n} {verdict}: {meaning}", "    ", first="")
+            paragraph(f"{n} {verdict}: {meaning}")
     run = [claim for claim in judged if claim.verdict != "not run"]
     if run:
         worst = max(run, key=lambda claim: list(MEANINGS).index(claim.verdict))
@@ -226,10 +226,10 @@ def dry_run(title: str, cells: Sequence[Cell], store: Path | None, place: Place,
         shown = [{"cell": cell.label, "lane_seconds": costs[cell.key]} for cell in largest]
         counts = {"title": title, "cells": len(unique), "stored": stored, "to_compute": len(todo)}
         return print_json(counts | {"place": place.label, "lanes": lanes, "seconds": seconds, "largest": shown})
-    typer.echo(f"{title}: {count(len(unique), 'cell')}, {stored} of them stored, {len(todo)} to compute")
+    paragraph(f"{title}: {count(len(unique), 'cell')}, {stored} of them stored, {len(todo)} to compute")
     if todo:
         lane = count(lanes, "lane")
-        typer.echo(f"about {duration(seconds)} in {place.label}, {lane} (a guess, often off by a factor of 2)")
+        paragraph(f"about {duration(seconds)} in {place.label}, {lane} (a guess, often off by a factor of 2)")
         typer.echo("largest, with the time on one lane:")
     for cell in largest:
-        typer.echo(f"  {cell.label}: {duration(costs[cell.key])}")
+        paragraph(cell.label, " " * 14, first=f"{duration(costs[cell.key]):>12}  ")

@@ -2,6 +2,7 @@
 
 import json as json_text
 import math
+import shutil
 import string
 import textwrap
 import time
@@ -10,16 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
+SLOWER = 0.5  # and at least so much of the time that it took up to the last one: few lines, however long it takes
+SPINNER = 2  # columns of what turns before a line
 EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
-WIDTH = 80  # columns of all that is printed, also where there is no terminal: one text for every reader
-GAP = 2  # columns between those of a table
-FEW = 3  # columns of a table that may be wider than its rows: the last is folded
+GAP = "  "  # between the columns of a table
 
 
 def count(n: int, what: str) -> str:
@@ -27,14 +26,31 @@ def count(n: int, what: str) -> str:
     return f"{n} {what}" + ("" if n == 1 else "s")
 
 
-def paragraph(text: str, indent: str = "", *, first: str | None = None, err: bool = False) -> None:
-    """Print a paragraph in lines of at most `WIDTH` columns, after the first one indented; names, paths and commands
-    are never broken."""
-    first = indent if first is None else first
-    filled = textwrap.fill(
-        text, WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    typer.echo(filled, err=err)
+def width() -> int:
+    """Columns of all that is printed: of the terminal, or what COLUMNS says; 80 where nobody says."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def filled(text: str, indent: str | None = None, first: str | None = None) -> str:
+    """The text in lines of at most `width` columns, after the first one indented: by default as its own lines are, and
+    a little more. Names, paths and numbers are never broken."""
+    lines = []
+    for line in text.split("\n"):
+        lead = line[: len(line) - len(line.lstrip())]
+        further = f"{lead}  " if indent is None else indent
+        start = lead if indent is None else indent
+        lines.append(
+            textwrap.fill(
+                line.strip(), width(), initial_indent=start if first is None else first, subsequent_indent=further,
+                break_long_words=False, break_on_hyphens=False,
+            )
+        )  # fmt: skip
+    return "\n".join(lines)
+
+
+def paragraph(text: str, indent: str | None = None, *, first: str | None = None, err: bool = False) -> None:
+    """Print what is to be read, in lines that fit; see `filled`."""
+    typer.echo(filled(text, indent, first), err=err)
 
 
 def shorten(text: str, width: int) -> str:
@@ -65,39 +81,33 @@ class _Cells(string.Formatter):
 def show(
     title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, json: bool = False
 ) -> None:
-    """Print a table of at most `WIDTH` columns. ``columns`` are the names of what is shown of each row, or a format for
+    """Print a table of at most `width` columns. ``columns`` are the names of what is shown of each row, or a format for
     each heading: '{recall:.2%}'. With ``json``, print the rows themselves.
 
-    Where a row does not fit and has more than `FEW` parts, each row is a paragraph instead, below its first part.
+    Where a row does not fit, each is a paragraph instead, below its first part.
     """
     if json:
         return print_json(list(rows))
     formats = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
     lines = [[_Cells().vformat(cell, (), row) for cell in formats.values()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(formats, *lines, strict=True)]
     if title:
         paragraph(title)
-    if len(formats) > FEW and sum(widths) + GAP * (len(formats) - 1) > WIDTH:
+    heads = {name: max(map(len, name.split()), default=0) for name in formats}  # headings may be broken, cells not
+    widths = [max(head, *(len(line[i]) for line in lines), 0) for i, head in enumerate(heads.values())]
+    if sum(widths) + len(GAP) * (len(widths) - 1) > width():
         for name, *rest in lines:
-            typer.echo(name)
+            if name:
+                typer.echo(name)
             paragraph(
                 "; ".join(f"{head} {part}" for head, part in zip(list(formats)[1:], rest, strict=True) if part), "    "
             )
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(formats):
-        table.add_column(column, overflow="fold", no_wrap=i == 0)  # names stay whole
-    for line in lines:
-        table.add_row(*line)
-    _print_table(table)
-
-
-def _print_table(table: Table) -> None:
-    """Without the spaces that Rich fills lines with."""
-    console = Console(highlight=False, markup=False, width=WIDTH, color_system=None)
-    with console.capture() as captured:
-        console.print(table)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()).strip("\n"))
+    broken = [textwrap.wrap(name, size) for name, size in zip(formats, widths, strict=True)]
+    tall = max(map(len, broken))
+    above = [[""] * (tall - len(words)) + words for words in broken]  # headings stand on the line below them
+    rule = ["-" * size for size in widths]
+    for line in (*zip(*above, strict=True), rule, *lines):
+        typer.echo(GAP.join(part.ljust(size) for part, size in zip(line, widths, strict=True)).rstrip())
 
 
 @contextmanager
@@ -106,14 +116,15 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     terminal, a line now and then elsewhere."""
     if messages.is_terminal:
         with messages.status(what) as status:
-            yield lambda news: status.update(f"{what}: {escape(news)}")
+            yield lambda news: status.update(escape(shorten(f"{what}: {news}", width() - SPINNER)))
         return
     messages.print(what, markup=False)
-    spoke, heard = -EVERY, ""  # the first news at once
+    start = time.monotonic()
+    spoke, heard = -EVERY, ""  # the first news at once, and then the less often the longer it takes
 
     def say(news: str) -> None:
         nonlocal spoke, heard
-        if news != heard and time.monotonic() - spoke > EVERY:
+        if news != heard and time.monotonic() - spoke > max(EVERY, SLOWER * (spoke - start)):
             messages.print(f"  {news}", markup=False)
             spoke, heard = time.monotonic(), news
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError
 from facthold._util.files import JSON, PAGE, writing
 from facthold.lab.claim import MEANINGS
@@ -84,14 +85,6 @@ def render(sections: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, 
         verdicts=", ".join(f"{verdict}: {count}" for verdict, count in counts.most_common()) or "none",
         presets=", ".join(dict.fromkeys(section["preset"] for section in sections)) or NOTHING,
     )  # fmt: skip
-
-
-def duration(seconds: float) -> str:
-    """'8.4 s', '12 min 5 s', '3 h 20 min'."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _text(value: Any) -> str:
