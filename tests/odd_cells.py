@@ -45,6 +45,23 @@ class Sleeping(Cell):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Guessed(Cell):
+    """Says what it costs, and is never run."""
+
+    kind: ClassVar[str] = "guessed"
+    group: str
+    guess: float
+    n: int
+
+    @property
+    def cost(self) -> float:
+        return self.guess
+
+    def run(self) -> Result:
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Deadly(Cell):
     """Kills its process, the first ``times`` times that it runs."""
 
@@ -143,8 +160,8 @@ class Quiet:
         self.todo, self.stored, self.meanwhile, self.was_held = 0, 0, meanwhile, False
         self.done: list[Cell] = []
 
-    def begin(self, todo, n_stored) -> None:
-        self.todo, self.stored = len(todo), n_stored
+    def begin(self, tally, n_stored) -> None:
+        self.todo, self.stored = tally.n, n_stored
 
     def waiting(self) -> None:
         self.meanwhile()

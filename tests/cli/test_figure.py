@@ -1,7 +1,10 @@
 """facthold figure, reproduce and status: as a person meets them, with Ctrl-C, SIGKILL and workers."""
 
+import html
 import json
 import os
+import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -98,6 +101,49 @@ def test_dry_run_says_what_would_be_done_and_makes_no_file(tiny: Path, run: Run)
     assert plans[1]["seconds"] == plans[1]["largest"][0]["lane_seconds"]  # no run is shorter than its longest cell
     assert "to compute" in run("reproduce", "--preset", "smoke", "--dry-run")[1]
     assert [path.name for path in tiny.iterdir()] == ["tiny.toml"]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The commands in a text, as a shell would take them apart."""
+    return [
+        shlex.split(html.unescape(found)) for found in re.findall(r"facthold (.+?)(?:</code>|$)", text, re.MULTILINE)
+    ]
+
+
+def test_hints_can_be_pasted_as_they_are(tiny: Path, run: Run) -> None:
+    """They are about the same store, folder and sizes, and have no word in them that is to be replaced."""
+    where = ("--store", "my results.sqlite", "-o", "my out")
+    code, _, err = run("reproduce", *FIGURE[1:], *where)
+    assert code == 0, err
+    (redraw,) = commands(next(line for line in err.splitlines() if line.startswith("redraw:")))
+    (shown,) = commands((tiny / "my out" / "report.html").read_text())
+    for hint in (redraw, [*shown, "--plot-only"]):
+        code, out, err = run(*hint, "--json")
+        assert code == 0, err
+        assert json.loads(out)["files"] == [f"my out/fig1-smoke-changed.{ending}" for ending in ("png", "svg")]
+        assert "to compute" not in err
+    assert not (tiny / "facthold-results.sqlite").exists()
+    assert sorted(path.name for path in tiny.iterdir()) == ["my out", "my results.sqlite", "tiny.toml"]
+
+    code, _, err = run("figure", "fig6", "--preset", "smoke", "--plot-only", *where)
+    assert (code, commands(err)) == (
+        2, [["figure", "fig6", "--preset", "smoke", "--store", "my results.sqlite"]],
+    )  # fmt: skip
+    code, _, err = run("verify", "layerwise", "--stored", "--preset", "smoke", "--store", "my results.sqlite")
+    assert code == 2
+    assert run(*commands(err)[-1])[0] == 0  # it computes what was missing, and
+    _, out, _ = run("verify", "--stored", "--preset", "smoke", "--store", "my results.sqlite")
+    assert "layerwise (beyond)" in run(*commands(out)[-1])[1]
+
+
+def test_a_hint_names_the_store_of_the_environment(tiny: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page is read when the environment is another."""
+    monkeypatch.setenv("FACTHOLD_STORE", "kept.sqlite")
+    _, _, err = run("verify", "layerwise", "--stored", "--preset", "smoke")
+    assert "facthold" not in err.replace("facthold:", "") or "--store kept.sqlite" in err
+    run("verify", "layerwise", "--preset", "smoke")
+    _, out, _ = run("verify", "layerwise", "gradient-step", "--stored", "--preset", "smoke")
+    assert commands(out)[-1][-2:] == ["--store", "kept.sqlite"]
 
 
 @pytest.mark.slow

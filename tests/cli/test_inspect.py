@@ -6,11 +6,13 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from facthold.lab.claim import Judged, Verdict
+from facthold.lab import registry
+from facthold.lab.claim import Judged, Judgement, Verdict
 from facthold.lab.runner import run_cells
 from facthold.lab.status import sweeps
 from facthold.lab.store import Store
@@ -22,16 +24,33 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.mark.parametrize(
     ("verdicts", "code"),
     [(("holds", "drifts"), 0), (("holds", "fails", "not decided"), 1), (("drifts", "not decided"), 3),
-     (("holds", "not run"), 0)],
+     (("holds", "not run"), 0), (("holds", "runs"), 0), (("runs",), 0)],
 )  # fmt: skip
 def test_what_is_not_decided_does_not_pass(
     verdicts: tuple[Verdict, ...], code: int, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = [Judged("x", "here", "It is so.", "Twice.", "1", "1", "exact", verdict) for verdict in verdicts]
+    judged = [Judged("x", "here", "It is so.", "Twice.", "1", "2", "exact", verdict) for verdict in verdicts]
     monkeypatch.setattr("facthold.lab.api.verify", lambda *ids, **options: judged)
     found, out, _ = run("verify")
     assert found == code
-    assert "changed    Twice." in out
+    assert out.count("HOLDS        x (here)\n             2\n") == (len(verdicts) > 1) * verdicts.count("holds")
+    assert ("changed    Twice." in out) == (len(verdicts) == 1)  # one claim is a paragraph
+
+
+def test_smoke_prints_no_verdict_that_its_sizes_cannot_support(folder: Path, run: Run) -> None:
+    """Faults and JSON readers see what the rows say by themselves; a person and a script do not take it for an
+    answer."""
+    code, out, err = run("verify", "gradient-step", "layerwise", "--preset", "smoke")
+    assert code == 0, err
+    assert "HOLDS        gradient-step" in out  # an identity
+    assert "RUNS         layerwise" in out
+    assert "decides nothing" in out
+    lines = json.loads(run("verify", "layerwise", "--preset", "smoke", "--json")[1])
+    assert [(line["verdict"], line["judgement"]) for line in lines] == [("runs", "holds")]
+    claim = replace(registry.claim("layerwise"), judge=lambda rows: Judgement("1", "2", "exact", False))
+    assert (claim.report([], "smoke").verdict, claim.report([], "quick").verdict) == ("runs", "fails")
+    always = replace(claim, at_any_size="an identity")
+    assert (always.report([], "smoke").verdict, always.report([], "quick").verdict) == ("fails", "fails")
 
 
 def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
@@ -39,7 +58,8 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
     assert code == 0, err
     lines = json.loads(out)
     assert [line["id"] for line in lines] == ["margin-in-image", "gradient-step"]
-    names = {"id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next"}
+    names = {"id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next",
+             "judgement"}  # fmt: skip
     assert all(set(line) == names for line in lines)
     assert all(line["verdict"] == "holds" for line in lines)
     assert "2 holds: " in run("verify", "margin-in-image", "gradient-step", "--preset", "smoke", "--stored")[1]

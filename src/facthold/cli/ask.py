@@ -15,7 +15,7 @@ from facthold._util.files import as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_questions, refuse, understand, writable_file
-from facthold.cli.printing import count, print_json, show, working
+from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
 
@@ -72,14 +72,14 @@ def ask(
 def _say(answer: "Answer", json: bool) -> None:
     if json:
         return print_json(answer.as_json())
-    typer.echo(answer.answer)
+    paragraph(answer.answer)
     judged = VERDICTS[answer.right]
     if answer.right is False:
         judged += f" (the table has {' or '.join(answer.expected)})"
     beside = "its rivals" if answer.right is not None else "the runner-up"
-    typer.echo(f"{judged}; probability {answer.probability:.2%}, margin {answer.margin:.4g} over {beside}")
+    paragraph(f"{judged}; probability {answer.probability:.2%}, margin {answer.margin:.4g} over {beside}")
     for guess in answer.runners_up:
-        typer.echo(f"  {guess.probability:8.2%}  {guess.name}")
+        paragraph(f"  {guess.probability:8.2%}  {guess.name}")
 
 
 def _converse(knowledge: "Model", options: dict[str, Any], json: bool) -> None:
@@ -87,7 +87,7 @@ def _converse(knowledge: "Model", options: dict[str, Any], json: bool) -> None:
     asking = partial(knowledge.ask, **options), partial(knowledge.ask_prompt, **options)
     if sys.stdin.isatty():
         n = count(len(knowledge.table), "fact")
-        typer.echo(f"{n}; ask 'subject, relation' or a free prompt, quit to leave", err=True)
+        paragraph(f"{n}; ask 'subject, relation' or a free prompt, quit to leave", err=True)
     while True:
         if sys.stdin.isatty():
             typer.echo("> ", nl=False, err=True)
@@ -133,7 +133,7 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
         typer.echo(as_csv([COLUMNS, *rows]), nl=False)
     share = f"{right} of {in_table} right ({right / in_table:.2%})" if in_table else "none in the table"
     left = f", {about['unknown']} with names that are not known" if about["unknown"] else ""
-    typer.echo(f"{count(len(questions), 'question')}{left}: {share}; {about['per_second']:.0f} per second", err=True)
+    paragraph(f"{count(len(questions), 'question')}{left}: {share}; {about['per_second']:.0f} per second", err=True)
 
 
 def _unknown(knowledge: "Model", question: tuple[str, str]) -> str:
@@ -179,7 +179,7 @@ def locate(
 
 def _show(found: "Location", top: int) -> None:
     """Heads by how far the margin falls without them; what is not shown is one row, and all add up to the margin."""
-    typer.echo(
+    paragraph(
         f"{found.subject}, {found.relation}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}\n"
         f"{found.sentence}"
     )
@@ -188,7 +188,7 @@ def _show(found: "Location", top: int) -> None:
     blank: dict[str, Any] = dict.fromkeys(("attends", "ablated", "then"))
     if rest:
         sums = {name: sum(getattr(part, name) for part in rest) for name in ("contribution", "direct", "through")}
-        rows.append(blank | sums | {"name": f"the rest: {count(len(rest), 'head')}"})
+        rows.append(blank | sums | {"name": "the rest", "attends": count(len(rest), "head")})
     name, adds = found.unsplit
     if adds:
         rows.append(blank | {"name": name, "contribution": adds, "direct": 0.0, "through": adds})
@@ -196,17 +196,17 @@ def _show(found: "Location", top: int) -> None:
     show(
         "",
         {
-            "head": "{name}", "adds": "{contribution:.4g}", "directly": "{direct:.4g}", "by the MLP": "{through:.4g}",
-            "attends to": "{attends}", "margin without": "{ablated:.4g}", "says then": "{then}",
+            "head": "{name}", "adds": "{contribution:.3g}", "directly": "{direct:.3g}", "by the MLP": "{through:.3g}",
+            "attends to": "{attends}", "margin without": "{ablated:.3g}", "says then": "{then}",
         },
         rows,
     )  # fmt: skip
     for part in found.parts:
         if part.direct is None:
             then = f"it says {part.says}" if part.changed else "it says the same"
-            typer.echo(f"without the {part.name}: {then}, by a margin of {part.ablated:.4g}")
+            paragraph(f"without the {part.name}: {then}, by a margin of {part.ablated:.4g}")
     if found.neurons:
-        typer.echo("neurons: " + ", ".join(f"{i} adds {adds:.4g}" for i, adds in found.neurons))
+        paragraph("neurons: " + ", ".join(f"{i} adds {adds:.4g}" for i, adds in found.neurons))
 
 
 def _show_all(about: dict[str, Any], top: int) -> None:
@@ -223,8 +223,8 @@ def _show_all(about: dict[str, Any], top: int) -> None:
     )  # fmt: skip
     if rest := parts[top:]:
         most = max(part["changed"] for part in rest)
-        typer.echo(
+        paragraph(
             f"the rest: {count(len(rest), 'component')}; without one of them at most {most:.1%} of answers change"
         )
     ranks = ", ".join(f"{share:.1%}" for share in about["changed_by_rank"][:5])
-    typer.echo(f"without the component that is named first, second, ... the answer changes in {ranks} of the facts")
+    paragraph(f"without the component that is named first, second, ... the answer changes in {ranks} of the facts")

@@ -11,7 +11,7 @@ from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command, heed
 from facthold.cli.inputs import about_file, file_in_words, refuse, writable_file
-from facthold.cli.printing import count, print_json, show, working
+from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.facts.problem import FactualRecall
 from facthold.lab.fields import Between
 from facthold.measure.grids import SCALES, grid_of_bits
@@ -139,9 +139,9 @@ def _say(about: dict[str, Any]) -> None:
         },
         [r | {"levels": ", ".join(f"{name} {g['levels']}" for name, g in r["grids"].items())} for r in rows],
     )  # fmt: skip
-    typer.echo("for one given table or map there is no bound")
+    paragraph("for one given table or map there is no bound")
     for r in {(r["bits"], r["recall"]): r for r in rows}.values():  # one grid may serve both accuracies
-        typer.echo(
+        paragraph(
             f"but no model that knows {r['recall']:.4%} of {about['alike']} "
             f"has fewer than {r['bits_needed']:,.0f} bits, {r['needed_per_weight']:.3g} per weight"
             + (f"; {r['times_needed']:.3g} times as many are used" if r["times_needed"] else "")

@@ -10,7 +10,7 @@ from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import compute_cells, find_place
 from facthold.cli.inputs import check_protocol, check_size, given_for, head_size
-from facthold.cli.printing import count, print_json
+from facthold.cli.printing import count, paragraph, print_json
 from facthold.recipes import recipes
 from facthold.recipes.base import MemoryRecipe
 from facthold.studies.memories.capacity import SEEDS, Capacity
@@ -100,14 +100,14 @@ def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
     seeds = count(len(cell.seeds), "seed")
     if result["N"] is None:
         meaning = MEANING.get(result["status"], "seeds ended differently")
-        typer.echo(f"no capacity: {result['status']} ({meaning.format('N' if isinstance(cell, Capacity) else 'S')})")
+        paragraph(f"no capacity: {result['status']} ({meaning.format('N' if isinstance(cell, Capacity) else 'S')})")
     elif isinstance(cell, Capacity):
         spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
-        typer.echo(f"N = {result['N']:.5g} ({spread}), {result['params_per_fact']:.4g} parameters per association")
+        paragraph(f"N = {result['N']:.5g} ({spread}), {result['params_per_fact']:.4g} parameters per association")
     else:
         low, high = result["N_min"], result["N_max"]
         spread = f"S = {low if low == high else f'{low} to {high}'} over {seeds}, {cell.growth}"
         per_param = result["facts"] / result["n_params"]
-        typer.echo(f"{result['facts']:.6g} facts ({spread}), {per_param:.3g} facts per parameter")
+        paragraph(f"{result['facts']:.6g} facts ({spread}), {per_param:.3g} facts per parameter")
     probes = sum(len(seed["probes"]) for seed in result["per_seed"])
-    typer.echo(f"{result['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")
+    paragraph(f"{result['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")

@@ -12,7 +12,7 @@ from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import about_file, file_in_words, read_questions, writable_file
-from facthold.cli.printing import count, print_json, working
+from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.formats import source_of
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _finish(
     if json:
         print_json(about | {"changes": [report.as_json() for report in reports]})
     elif len(reports) > 1:
-        typer.echo(
+        paragraph(
             f"{count(len(reports), 'change')}: {about['efficacy']:.2%} of them hold at the end; of {others} other "
             f"facts {kept:.2%} of the right ones still are, {unchanged:.2%} say the same; {about['n_params']} "
             f"parameters, {about['more_params']} more than before"
@@ -146,15 +146,15 @@ def _say(report: "Report") -> None:
 
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
     done = DONE["nothing"] if report.matrix == NOTHING else DONE[report.kind]
-    typer.echo(f"{done.format(report)}{new}; {report.how}")
+    paragraph(f"{done.format(report)}{new}; {report.how}")
     so = "not said" if report.kind == "forget" else "said so"
     others = (
         f"of {count(report.others, 'other fact')} {report.specificity:.2%} of the right ones still are, "
         f"{report.unchanged:.2%} say the same"
     )
-    typer.echo(
+    paragraph(
         f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
     )
     if report.rank:
         size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "where all was zero"
-        typer.echo(f"  size of the change: {size}")
+        paragraph(f"  size of the change: {size}")

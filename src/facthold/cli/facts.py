@@ -19,7 +19,7 @@ from facthold.cli.inputs import (
     split_names,
     writable_file,
 )
-from facthold.cli.printing import count, print_json, working
+from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.files import KINDS, check_ending, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
@@ -43,7 +43,7 @@ def facts(
         refuse("does not go with --list, which says what there is",
                NAME=name, output=output, relations=relations, subjects=subjects, seed=seed)  # fmt: skip
         sources = [_about(known) for known in SOURCES.values()]
-        return print_json(sources) if json else typer.echo("\n".join(map(_described, sources)))
+        return print_json(sources) if json else paragraph("\n".join(map(_described, sources)))
     if name is None:
         raise ValueError(f"which facts? give a NAME: {', '.join(SOURCES)}; --list says what is in them")
     source = find_source(name)
@@ -124,7 +124,7 @@ def build(
     table, p = read_facts(file, on_conflict or "error")
     # embeddings, codes and a block of scores at the d that a table of this size gets
     check_memory(f"{file} with {count(len(table), 'fact')}", 4096.0 * (table.S + table.A) + 1e3 * len(table))
-    with working(f"building {count(len(table), 'fact')} by {recipe}") as say:
+    with working(f"building {count(len(table), 'fact')}") as say:
         built = build_model(
             table, recipe=recipe, accuracy=accuracy, max_params=max_params, n_noise=n_noise, T=T, p=p,
             variant=variant, seed=seed, say=say, beside=output,
@@ -153,11 +153,11 @@ def build(
 
 def _say_built(a: dict[str, Any]) -> None:
     over = "over the whole vocabulary" if a["variant"] == "text" else "among the answers"
-    typer.echo(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled {over}, by {a['recipe']}")
-    typer.echo(f"in prompts with noise from {count(a['n_noise'], 'token')}")
+    paragraph(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled {over}, by {a['recipe']}")
+    paragraph(f"in prompts with noise from {count(a['n_noise'], 'token')}")
     say_table(a)
     bound = f"{a['times_lower_bound']:.3g} times the lower bound" if a["times_lower_bound"] else "no bits are needed"
-    typer.echo(
+    paragraph(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}), "
         f"{a['facts_per_param']:.3g} facts per parameter; smallest margin {a['smallest_margin']:.3g}\n"
         f"embeddings, beside the parameters: {a['n_embeddings']:,} random numbers of seed {a['seed']}\n"
@@ -166,5 +166,5 @@ def _say_built(a: dict[str, Any]) -> None:
     )
     for w in a["widths"]:
         tried = ", ".join(f"{m} ({share:.2%})" for m, share in w["tries"])
-        typer.echo(f"  {w['name']}: {count(w['m'], 'neuron')} for {count(w['facts'], 'fact')}; tried {tried}")
-    typer.echo(f"built in {a['seconds']:.1f} s" + (f": {file_in_words(a)}" if "file" in a else ""))
+        paragraph(f"  {w['name']}: {count(w['m'], 'neuron')} for {count(w['facts'], 'fact')}; tried {tried}")
+    paragraph(f"built in {a['seconds']:.1f} s" + (f": {file_in_words(a)}" if "file" in a else ""))

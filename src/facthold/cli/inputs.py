@@ -11,7 +11,7 @@ import typer
 
 from facthold._util.errors import FactholdError, check_memory, check_one_of
 from facthold._util.files import check_output, check_room
-from facthold.cli.printing import count, messages
+from facthold.cli.printing import count, messages, paragraph
 from facthold.facts.files import read_facts
 from facthold.facts.formats import source_of
 from facthold.facts.names import LONGEST
@@ -46,7 +46,7 @@ def writable_file(output: Path | None, kind: str) -> None:
     if output is None:
         return
     if check_output(output, kind):
-        messages.print(f"{output} is there already: the new one takes its place when it is done", markup=False)
+        messages.print(f"{output} is there already: the new one takes its place", markup=False)
     if not output.exists() or output.is_file():
         writable(output.parent)
 
@@ -126,11 +126,11 @@ def real_rows(name: str, relations: Sequence[str] | None) -> list[Row]:
     return rows
 
 
-def split_names(relations: str | None) -> list[str] | None:
-    """The names between the commas of --relations, where it is given."""
-    names = None if relations is None else [name.strip() for name in relations.split(",")]
+def split_names(given: str | None, option: str = "--relations", such_as: str = "capital,currency") -> list[str] | None:
+    """The names between the commas of an option, where it is given."""
+    names = None if given is None else [name.strip() for name in given.split(",")]
     if names is not None and not all(names):
-        raise ValueError(f"--relations {relations!r} has an empty name in it; write them as in capital,currency")
+        raise ValueError(f"{option} {given!r} has an empty name in it; write them as in {such_as}")
     return names
 
 
@@ -145,7 +145,7 @@ def say_table(a: dict[str, Any]) -> None:
     """The table's sizes in a line, from `about_table`."""
     holds = "holds" if a["assumption_1"] else "does not hold: some answer serves two relations"
     several = f"; {count(a['several_answers'], 'fact')} with several right answers" if a["several_answers"] else ""
-    typer.echo(
+    paragraph(
         f"S={a['S']}, R={a['R']}, {count(a['A'], 'answer')}, D={a['D']}, max C(a)={a['max_C']}; "
         f"assumption 1 {holds}{several}"
     )

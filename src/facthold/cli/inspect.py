@@ -10,17 +10,17 @@ from typing import Any
 
 import typer
 
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError, unknown
 from facthold._util.files import PARQUET, table_of
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
 from facthold.cli.inputs import writable_file
-from facthold.cli.printing import count, print_json, show, working
+from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
 from facthold.lab.api import opened
-from facthold.lab.report import duration
 from facthold.lab.status import Sweep, sweeps
 from facthold.lab.store import Row
 from facthold.recipes import recipes
@@ -42,7 +42,7 @@ def list_(
         for preset, grid in presets.items():  # as --config reads them; JSON values are TOML
             typer.echo(f"# preset {preset}\n[{figure}]")
             for key, value in grid.items():
-                typer.echo(f"{key} = {json_text.dumps(value, ensure_ascii=False)}")
+                paragraph(f"{key} = {json_text.dumps(value, ensure_ascii=False)}")  # arrays may go over lines
             typer.echo("")
         return
     of_recipes = [
@@ -66,7 +66,15 @@ def list_(
         }
         return print_json(lists | {"protocols": [dataclasses.asdict(p) for p in PROTOCOLS.values()]})
     for title, (columns, rows) in tables.items():
-        show(title, columns.split(", "), rows)
+        typer.echo(title)
+        name, *rest, text = columns.split(", ")
+        if text == "bias":  # numbers, which a table shows best
+            show("", columns.split(", "), rows)
+            continue
+        for row in rows:
+            paragraph(f"  {row[name]} ({', '.join(row[part] for part in rest)})")
+            paragraph(row[text], "      ")
+        typer.echo()
 
 
 @command()
@@ -102,18 +110,20 @@ def results(
     elif json:
         print_json([{"key": r.key, "kind": r.kind, "spec": r.spec, "result": r.result} for r in rows])
     else:
-        columns = ("kind", "N", "status", "seconds", "date", "commit", "spec")
-        show(f"{count(len(rows), 'result')} in {path}", columns, map(_line, rows))
+        typer.echo(f"{count(len(rows), 'result')} in {path}")
+        for row in rows:
+            _print_result(row)
 
 
-def _line(row: Row) -> dict[str, Any]:
-    """A result as a line of the table; what a protocol says stands in `facthold list`."""
+def _print_result(row: Row) -> None:
+    """A line on what was found and when, and the spec below it; what a protocol says stands in `facthold list`."""
     about, N = row.provenance, row.result.get("N")
-    return {
-        "kind": row.kind, "N": f"{N:.5g}" if isinstance(N, float | int) else None, "status": row.result.get("status"),
-        "seconds": f"{about.seconds:.1f}", "date": about.date[:16], "commit": (about.commit or "")[:8],
-        "spec": " ".join(f"{k}={v}" for k, v in row.spec.items() if v is not None and k != "protocol"),
-    }  # fmt: skip
+    parts = [
+        f"N = {N:.5g}" if isinstance(N, float | int) else None, row.result.get("status"), duration(about.seconds),
+        about.date[:16], (about.commit or "")[:8],
+    ]  # fmt: skip
+    paragraph(f"{row.kind}: " + ", ".join(part for part in parts if part))
+    paragraph(" ".join(f"{k}={v}" for k, v in row.spec.items() if v is not None and k != "protocol"), "    ")
 
 
 def _check_bound(rows: Sequence[Row], path: Path, json: bool) -> None:
@@ -167,7 +177,7 @@ def status(
     if json:
         print_json([run.as_json(now) for run in wanted])
     elif not wanted:
-        typer.echo(f"no run has been noted in {path}")
+        paragraph(f"no run has been noted in {path}")
     elif all:
         rows = [
             vars(r) | {"started": _when(r.started), "done": f"{r.done} of {r.total}", "state": _state(r, now)}
@@ -181,20 +191,20 @@ def status(
 
 def _print_one(run: Sweep, now: float) -> None:
     running = run.state_now(now) == "running"
-    typer.echo(f"{run.title}: {_state(run, now)}")
-    typer.echo(f"started {_when(run.started)}, in {run.place}")
+    paragraph(f"{run.title}: {_state(run, now)}")
+    paragraph(f"started {_when(run.started)}, in {run.place}")
     before = f" ({run.stored} more were stored before)" if run.stored else ""
-    typer.echo(f"{run.done} of {count(run.total, 'cell')} done{before}")
+    paragraph(f"{run.done} of {count(run.total, 'cell')} done{before}")
     if running:
-        typer.echo(f"about {duration(max(run.seconds_left - (now - run.beat), 0.0))} left")
+        paragraph(f"about {duration(max(run.seconds_left - (now - run.beat), 0.0))} left")
     if run.running:
-        typer.echo("being computed:" if running else "being computed when it stopped:")
+        paragraph("being computed:" if running else "being computed when it stopped:")
     for label, since in run.running:
-        typer.echo(f"  {label}, for {duration(max(run.beat - since, 0.0))}")
+        paragraph(f"  {label}, for {duration(max(run.beat - since, 0.0))}")
     if run.found:
-        typer.echo("facts found so far:")
+        paragraph("facts found so far:")
     for line in facts_found(run.found):
-        typer.echo(f"  {line}")
+        paragraph(f"  {line}")
 
 
 def _state(run: Sweep, now: float) -> str:

@@ -14,7 +14,7 @@ from facthold._util.keys import derive
 from facthold.cli import inputs
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.printing import count, print_json, working
+from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.problem import SEQUENCE, seeded_recall, seeded_table
 from facthold.facts.table import FactTable, random_share
 from facthold.models.sizes import Shape
@@ -241,7 +241,7 @@ def _put(recipe: FactRecipe, table: FactTable, p: np.ndarray | None, shape: Shap
 
 
 def _say_memory(a: dict[str, Any], place: str) -> None:
-    typer.echo(
+    paragraph(
         f"{a['recipe']} ({place}): {a['recall']:.2%} of {count(a['N'], 'association')} recalled; "
         f"made in {a['seconds']:.2f} s\n"
         f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}\n"
@@ -253,19 +253,19 @@ def _say_memory(a: dict[str, Any], place: str) -> None:
 
 def _say_transformer(a: dict[str, Any], place: str) -> None:
     if a.get("status") == "diverged":
-        typer.echo(f"training diverged at every learning rate; nothing is recalled of {count(a['facts'], 'fact')}")
+        paragraph(f"training diverged at every learning rate; nothing is recalled of {count(a['facts'], 'fact')}")
     else:
-        typer.echo(
+        paragraph(
             f"{a['recipe']} ({place}): {a['recall']:.2%} recalled; {a['always_recalled']} of "
             f"{count(a['facts'], 'fact')} right in all of {count(a['draws'], 'prompt')}; made in {a['seconds']:.1f} s\n"
             f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}"
         )
     if "steps" in a:
-        typer.echo(
+        paragraph(
             f"training {ENDED[a['status']]} after {a['steps']} steps at learning rate {a['lr']:g}: {a['best']:.2%} at "
             f"best, {a['final']:.2%} at the end"
         )
-    typer.echo(
+    paragraph(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}); {a['facts_per_param']:.4g} "
         f"facts per parameter that are always right; embeddings, beside them: {a['n_embeddings']:,} numbers"
     )

@@ -15,7 +15,7 @@ from facthold._util.files import JSON
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_given, refuse, writable_file
-from facthold.cli.printing import count, print_json, show
+from facthold.cli.printing import count, paragraph, print_json, show, width
 from facthold.facts.table import FactTable
 from facthold.plan.calibrations import FILE, Calibrations, product_rate, read, write
 from facthold.plan.laws import Interval
@@ -75,59 +75,64 @@ def plan(
 
 
 def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: str | None) -> None:
-    """The plan in words and a table of at most 100 columns."""
+    """The plan in words and a table."""
     q = made.question
-    typer.echo(
+    paragraph(
         f"{amount(q.facts)} facts: {amount(q.S)} subjects, {amount(q.R)} relations, {amount(q.D)} answers each"
         + ("" if table is None else f" (2^(mean log2 A_r), {table.A} in all)")
     )
     if made.at_chance:
-        return typer.echo(
+        return paragraph(
             f"no bits are needed: one answer for each relation, always the same, is right in {1 / q.D:.4g} of random "
             f"facts, and {q.accuracy:.4g} is enough"
         )
-    typer.echo(
+    paragraph(
         f"no model that answers {q.accuracy:.4g} of random facts right has fewer than {amount(made.bits)} bits "
         f"({size_text(made.bits / 8)}), on average over tables"
     )
     if given_bits:
-        typer.echo(
+        paragraph(
             "for one given table there is no such bound; but no model that knows so much of every table with these "
             f"answers, each as often, has fewer than {amount(given_bits)} bits ({size_text(given_bits / 8)})"
         )
     _show_rows(made.rows)
     for row in made.rows:
         if row.reason is not None:
-            typer.echo(f"{row.name}: {row.reason}")
+            paragraph(f"{row.name}: {row.reason}")
     _warn(made.rows)
     goals = {row.name: row.question.accuracy for row in made.rows if row.question is not None}
     for goal in sorted({*goals.values()} - {q.accuracy}):
         names = ", ".join(name for name in goals if goals[name] == goal)
-        typer.echo(f"sizes of {names}: for an accuracy of {goal:g}, the next that was calibrated")
-    typer.echo(
-        f"params: enough for 9 of 10 new random tables or more; from: enough for 1 of 10 or fewer; times: "
-        f"calibrated at {made.calibrations.gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
+        paragraph(f"sizes of {names}: for an accuracy of {goal:g}, the next that was calibrated")
+    paragraph(
+        "params: enough for 9 of 10 new random tables or more; "
+        + ("from: enough for 1 of 10 or fewer; " if width() >= COLUMNS else "")
+        + f"times: calibrated at {made.calibrations.gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
     )
     if best := made.best:
         typer.echo(f"smallest: {best.name}; {best.command(file) or 'far too large to be built by this program here'}")
 
 
 def _show_rows(rows: Sequence[Planned]) -> None:
-    terminal = Console()
-    width = terminal.width if terminal.is_terminal else COLUMNS
-    formats = {"f32": "float32", "bf16": "bfloat16", "int8": "int8"} if width >= COLUMNS else {"f32": "float32"}
+    wide = width() >= COLUMNS
+    formats = {"f32": "float32", "bf16": "bfloat16", "int8": "int8"} if wide else {"f32": "float32"}
     shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), title="sizes in MB", title_justify="right")
-    for name in ("recipe", "d", "H", "d_h", "m", "params", "from", *formats, "time"):
+    for name in ("recipe", "d", "H", "d_h", "m", "params", *(["from"] if wide else []), *formats, "time"):
         shown.add_column(name, justify="left" if name == "recipe" else "right", no_wrap=True)
     for row in rows:
         if row.shape is not None and row.params is not None:
-            sizes = (*row.shape, row.n_params, row.params.low, *(row.megabytes[name] for name in formats.values()))
+            sizes = (
+                *row.shape,
+                row.n_params,
+                *([row.params.low] if wide else []),
+                *(row.megabytes[name] for name in formats.values()),
+            )
             shown.add_row(
                 row.name + ("*" if row.outside else ""),
                 *("-" if size is None else amount(size, 5) for size in sizes),
                 "?" if row.seconds is None else times_text(row.seconds),
             )
-    Console(highlight=False, markup=False, width=width).print(shown)
+    Console(highlight=False, markup=False, width=width()).print(shown)
 
 
 def _show_laws(calibrations: Path | None, json: bool) -> None:
@@ -199,7 +204,7 @@ def _warn(rows: Sequence[Planned]) -> None:
     for text, ours in by_range.items():
         factors = (f"{name} is outside by a factor of {amount(by, 3)}" for name, by in ours[0].outside.items())
         names = ", ".join(row.name for row in ours)
-        typer.echo(f"* extrapolated: {names}: calibrated on {text}; {', '.join(factors)}")
+        paragraph(f"* extrapolated: {names}: calibrated on {text}; {', '.join(factors)}")
 
 
 def amount(n: float, digits: int = 9) -> str:

@@ -2,26 +2,60 @@
 
 import json as json_text
 import math
+import shutil
 import string
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
+SLOWER = 0.5  # and at least so much of the time that it took up to the last one: few lines, however long it takes
+SPINNER = 2  # columns of what turns before a line
 EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
-WIDE = 200  # columns of a table that no terminal shows: nothing is cut
+GAP = "  "  # between the columns of a table
 
 
 def count(n: int, what: str) -> str:
     """'1 cell', '2 cells'."""
     return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def width() -> int:
+    """Columns of all that is printed: of the terminal, or what COLUMNS says; 80 where nobody says."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def filled(text: str, indent: str | None = None, first: str | None = None) -> str:
+    """The text in lines of at most `width` columns, after the first one indented: by default as its own lines are, and
+    a little more. Names, paths and numbers are never broken."""
+    lines = []
+    for line in text.split("\n"):
+        lead = line[: len(line) - len(line.lstrip())]
+        further = f"{lead}  " if indent is None else indent
+        start = lead if indent is None else indent
+        lines.append(
+            textwrap.fill(
+                line.strip(), width(), initial_indent=start if first is None else first, subsequent_indent=further,
+                break_long_words=False, break_on_hyphens=False,
+            )
+        )  # fmt: skip
+    return "\n".join(lines)
+
+
+def paragraph(text: str, indent: str | None = None, *, first: str | None = None, err: bool = False) -> None:
+    """Print what is to be read, in lines that fit; see `filled`."""
+    typer.echo(filled(text, indent, first), err=err)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text on one line of so many columns: its first words, where it is longer."""
+    return textwrap.shorten(text, width, placeholder=" ...")
 
 
 def print_json(value: Any) -> None:
@@ -45,21 +79,35 @@ class _Cells(string.Formatter):
 
 
 def show(
-    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, lines: bool = False,
-    json: bool = False,
-) -> None:  # fmt: skip
-    """Print a table, fitted to a terminal. ``columns`` are the names of what is shown of each row, or a format for each
-    heading: '{recall:.2%}'. With ``json``, print the rows themselves."""
+    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, json: bool = False
+) -> None:
+    """Print a table of at most `width` columns. ``columns`` are the names of what is shown of each row, or a format for
+    each heading: '{recall:.2%}'. With ``json``, print the rows themselves.
+
+    Where a row does not fit, each is a paragraph instead, below its first part.
+    """
     if json:
         return print_json(list(rows))
-    cells = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
-    table = Table(title=title, title_justify="left", show_lines=lines, box=SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(cells):
-        table.add_column(column, overflow="fold", no_wrap=i == 0)  # names stay whole
-    for row in rows:
-        table.add_row(*(_Cells().vformat(cell, (), row) for cell in cells.values()))
-    console = Console(highlight=False, markup=False)
-    (console if console.is_terminal else Console(highlight=False, markup=False, width=WIDE)).print(table)
+    formats = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
+    lines = [[_Cells().vformat(cell, (), row) for cell in formats.values()] for row in rows]
+    if title:
+        paragraph(title)
+    heads = {name: max(map(len, name.split()), default=0) for name in formats}  # headings may be broken, cells not
+    widths = [max(head, *(len(line[i]) for line in lines), 0) for i, head in enumerate(heads.values())]
+    if sum(widths) + len(GAP) * (len(widths) - 1) > width():
+        for name, *rest in lines:
+            if name:
+                typer.echo(name)
+            paragraph(
+                "; ".join(f"{head} {part}" for head, part in zip(list(formats)[1:], rest, strict=True) if part), "    "
+            )
+        return
+    broken = [textwrap.wrap(name, size) for name, size in zip(formats, widths, strict=True)]
+    tall = max(map(len, broken))
+    above = [[""] * (tall - len(words)) + words for words in broken]  # headings stand on the line below them
+    rule = ["-" * size for size in widths]
+    for line in (*zip(*above, strict=True), rule, *lines):
+        typer.echo(GAP.join(part.ljust(size) for part, size in zip(line, widths, strict=True)).rstrip())
 
 
 @contextmanager
@@ -68,14 +116,15 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     terminal, a line now and then elsewhere."""
     if messages.is_terminal:
         with messages.status(what) as status:
-            yield lambda news: status.update(f"{what}: {escape(news)}")
+            yield lambda news: status.update(escape(shorten(f"{what}: {news}", width() - SPINNER)))
         return
     messages.print(what, markup=False)
-    spoke, heard = -EVERY, ""  # the first news at once
+    start = time.monotonic()
+    spoke, heard = -EVERY, ""  # the first news at once, and then the less often the longer it takes
 
     def say(news: str) -> None:
         nonlocal spoke, heard
-        if news != heard and time.monotonic() - spoke > EVERY:
+        if news != heard and time.monotonic() - spoke > max(EVERY, SLOWER * (spoke - start)):
             messages.print(f"  {news}", markup=False)
             spoke, heard = time.monotonic(), news
 

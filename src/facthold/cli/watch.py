@@ -15,7 +15,7 @@ from facthold._util.files import GIF, as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import check_apart, command, heed
 from facthold.cli.inputs import real_rows, split_names, understand, writable_file
-from facthold.cli.printing import count, messages, print_json, working
+from facthold.cli.printing import count, messages, paragraph, print_json, working
 from facthold.cli.watch_view import View, closing, stage_line
 from facthold.dynamics.schedule import safe_step, schedule
 from facthold.dynamics.stages import Levels, find_stages
@@ -99,7 +99,9 @@ def watch(
         about |= {"facts": name, "lr": plan.protocol.lr, "alpha": alpha, "optimiser": optimiser}
         print_json(about | ({"files": files} if files else {}))
     else:
-        typer.echo("\n".join([*about["says"], *(f"wrote {path}" for path in files)]))
+        paragraph("\n".join(about["says"]))
+        for path in files:
+            typer.echo(f"wrote {path}")
 
 
 def _read(
@@ -168,12 +170,12 @@ def _showing(watching: "Watching", name: str, quiet: bool) -> Iterator[Callable[
         heed()
         view.n = len(watching.steps)
         for stage in [] if quiet or live else new:
-            typer.echo(stage_line(watching, stage))
+            paragraph(stage_line(watching, stage))
 
     if not (quiet or live):
         table, protocol = watching.table, watching.schedule.protocol
         sizes = {"subject": table.S, "relation": table.R, "answer": table.A}
-        typer.echo(
+        paragraph(
             f"{count(len(table), 'fact')} of {name}: {', '.join(count(n, what) for what, n in sizes.items())}; "
             f"{OPTIMISERS[protocol.optimiser]} with lr {protocol.lr:.3g}, about {watching.schedule.expected} steps"
         )

@@ -14,13 +14,13 @@ from typing import Any
 from facthold._util.errors import FactholdError, optional
 from facthold.lab import probe
 from facthold.lab.cells import Cell
-from facthold.lab.places import RETRIES, WAIT, Finished, Line, Moment, OneLaneEach, Parcel, Running, given_up
+from facthold.lab.places import RETRIES, WAIT, Finished, Line, Moment, Parcel, Place, Running, given_up
 
 COUNT_EVERY = 5.0  # seconds after which the cores of the cluster are counted again: nodes come and go
 PATIENCE = 20.0  # seconds without a head after which the run ends. Ray itself would abort this process after 60.
 
 
-class RayCluster(OneLaneEach):
+class RayCluster(Place):
     """The cluster whose head is at ``address`` ('host:port', or 'auto' for the one on this machine)."""
 
     label = "a Ray cluster"

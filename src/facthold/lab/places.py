@@ -79,9 +79,18 @@ class Place(AbstractContextManager["Place"]):
         """Compute the cells of ``line``, taken when they can be started; a moment at least every `WAIT` seconds. The
         first exception of a cell ends it, after what is finished was told. Closing it ends it too."""
 
-    def estimate(self, cells: Sequence[Cell]) -> float:
-        """Seconds that ``cells`` will take here, if their costs are right."""
-        return sum(cell.cost for cell in cells) / self.lanes
+    @property
+    def at_once(self) -> int:
+        """How many cells run at a time: they share the lanes."""
+        return self.lanes
+
+    def share(self, cells: int) -> float:
+        """Of a lane that each of so many cells has while it runs."""
+        return min(1.0, self.lanes / max(1, min(self.at_once, cells)))
+
+    def estimate(self, seconds: Sequence[float]) -> float:
+        """Seconds that cells will take here, of which each takes so long on one lane: no less than the largest."""
+        return max([sum(seconds) / self.lanes, *seconds])
 
     def __exit__(self, *_: object) -> None:
         """Most places have nothing to give back."""
@@ -97,6 +106,10 @@ class InProcess(Place):
     def lanes(self) -> int:
         return len(shared_lanes())
 
+    @property
+    def at_once(self) -> int:
+        return self.lanes + 1
+
     def compute(self, line: Line) -> Generator[Moment, None, None]:
         lanes = shared_lanes()
         running: dict[str, Running] = {}
@@ -110,13 +123,12 @@ class InProcess(Place):
 
         for name in COMPUTING:  # before threads do: two that import a package at once may meet half of it
             importlib.import_module(name)
-        at_once = len(lanes) + 1
-        pool = ThreadPoolExecutor(at_once, thread_name_prefix="cell")
+        pool = ThreadPoolExecutor(self.at_once, thread_name_prefix="cell")
         waiting: set[Future[Finished]] = set()
         try:
             while line or waiting:
                 # one more waits, so that no lane does
-                waiting |= {pool.submit(work, cell) for cell in line.take(at_once + 1 - len(waiting))}
+                waiting |= {pool.submit(work, cell) for cell in line.take(self.at_once + 1 - len(waiting))}
                 if not waiting:
                     time.sleep(WAIT)
                 done, waiting = wait(waiting, timeout=WAIT, return_when=FIRST_COMPLETED)
@@ -128,14 +140,6 @@ class InProcess(Place):
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-class OneLaneEach(Place):
-    """A place where a cell runs in a process of its own, which has one lane."""
-
-    def estimate(self, cells: Sequence[Cell]) -> float:
-        """As everywhere; but no sweep is shorter than its longest cell."""
-        return max([super().estimate(cells), *(cell.cost for cell in cells)])
 
 
 def finish(cell: Cell) -> Finished:

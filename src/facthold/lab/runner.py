@@ -5,6 +5,7 @@ from contextlib import closing
 
 from facthold.lab.cells import Cell, Result
 from facthold.lab.leases import Leases
+from facthold.lab.pace import stored_pace
 from facthold.lab.places import InProcess, Place
 from facthold.lab.status import Recorder, Tally
 from facthold.lab.store import Rows, Store
@@ -13,7 +14,7 @@ from facthold.lab.store import Rows, Store
 class Listener:
     """Hears how far the run is; this one says nothing."""
 
-    def begin(self, todo: Sequence[Cell], n_stored: int) -> None: ...
+    def begin(self, tally: Tally, n_stored: int) -> None: ...  # the run keeps the tally
     def waiting(self) -> None: ...  # about twice a second while cells compute
     def held(self, n: int) -> None: ...  # nothing is left but so many cells, which other processes compute
     def finished(self, cell: Cell, result: Result, seconds: float) -> None: ...
@@ -24,20 +25,23 @@ def run_cells(
     title: str = "cells",
 ) -> Rows:  # fmt: skip
     """The rows of all ``cells``, in their order; computes those that are missing in ``place`` (default: this process),
-    the largest first. Killed at any moment, a run loses the cells in flight and no others. A cell that another process
-    computes is left to it, and a store that is damaged is refused before anything is computed."""
+    in the order of `Pace.order`. Killed at any moment, a run loses the cells in flight and no others. A cell that
+    another process computes is left to it, and a store that is damaged is refused before anything is computed."""
     listener = listener or Listener()
     unique = {cell.key: cell for cell in cells}
-    todo = sorted(store.missing(unique.values()), key=lambda cell: -cell.cost)
+    todo = store.missing(unique.values())
     n_stored = len(unique) - len(todo)
     if todo:
         store.check()
         with place or InProcess() as place:
-            listener.begin(todo, n_stored)
-            record = Recorder(store.path, title, place.label, Tally(todo, place.lanes), n_stored)
+            pace = stored_pace(store, todo, place)
+            todo = pace.order(todo)
+            tally = Tally(todo, place, pace)
+            listener.begin(tally, n_stored)
+            record = Recorder(store.path, title, place.label, tally, n_stored)
 
             def note(cell: Cell, result: Result, seconds: float) -> None:
-                record.tally.finished(cell, result)
+                tally.finished(cell, result, seconds)
                 listener.finished(cell, result, seconds)
 
             with record, Leases(store, todo) as line, closing(place.compute(line)) as moments:
@@ -55,6 +59,6 @@ def run_cells(
                 for cell, row in line.found_elsewhere():
                     note(cell, row.result, row.provenance.seconds)
     else:
-        listener.begin(todo, n_stored)
+        listener.begin(Tally(todo), n_stored)
     rows = {row.key: row for row in store.rows(keys=list(unique))}
     return Rows(rows[cell.key] for cell in cells)

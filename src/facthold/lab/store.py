@@ -103,9 +103,12 @@ class Rows(list[Row]):
         return pandas.DataFrame(columns(self))
 
 
+DEFAULT_STORE = "facthold-results.sqlite"
+
+
 def default_store_path() -> Path:
     """$FACTHOLD_STORE, else facthold-results.sqlite in the current folder."""
-    return Path(os.environ.get("FACTHOLD_STORE") or "facthold-results.sqlite")
+    return Path(os.environ.get("FACTHOLD_STORE") or DEFAULT_STORE)
 
 
 class Store(contextlib.AbstractContextManager["Store"]):

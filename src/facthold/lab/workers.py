@@ -13,10 +13,10 @@ from multiprocessing import connection, get_context, parent_process, resource_tr
 
 from facthold._util.errors import FactholdError, check_positive
 from facthold.lab.cells import Cell
-from facthold.lab.places import RETRIES, WAIT, Finished, Line, Moment, OneLaneEach, Parcel, Running, given_up
+from facthold.lab.places import RETRIES, WAIT, Finished, Line, Moment, Parcel, Place, Running, given_up
 
 
-class Workers(OneLaneEach):
+class Workers(Place):
     """So many spawned processes, each with one lane. They end with the driver, whatever ends it."""
 
     def __init__(self, workers: int) -> None:

@@ -1,12 +1,14 @@
 """A plan: how large a model each recipe needs for a table that is known by its sizes alone, and how long it takes."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from facthold._util.commands import command
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.plan.calibrations import FILE, Calibration, Calibrations, product_rate, read
@@ -138,7 +140,9 @@ class Planned:
         if self.seconds is not None and self.seconds.expected > LONGEST:
             return None
         if self.name == "gated" and file is not None:  # its search shares neurons out better than a rule
-            return f"facthold build {file} -o MODEL --recipe gated --max-params {shape.n_params}"
+            words = shlex.split(file)
+            model = Path(words[0]).with_suffix(".safetensors").name
+            return command("build", *words, output=model, recipe=self.name, max_params=shape.n_params)
         table = f"-S {q.S} -R {q.R} -D {q.D}" if file is None else f"--facts {file}"
         sizes = {"-d": shape.d}
         if self.recipe.size != "d":

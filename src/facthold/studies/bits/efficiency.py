@@ -68,7 +68,7 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(linear=(16, 24), on_grid_linear=(16,), signs=(16, 24),
+    "smoke": Grid(linear=(16,), on_grid_linear=(16,), signs=(16,),
                   narrow=("values",), tables=(4,), rooms=(1.0,), closed_seeds=2),
     "quick": Grid(linear=(32, 64, 128, 256), low_rank=(32, 64, 128), closed=(16, 32, 48), solved=(8, 12, 16),
                   trained_linear=(24, 32, 48), trained_mlp=(8, 12, 16), on_grid_linear=(32, 48, 64),

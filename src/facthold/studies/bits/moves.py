@@ -32,7 +32,7 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(S=4, R=4, D=4, answers=(2,), sides=((8, 2),), shapes=(), levels=(), rooms=(1.0,)),
+    "smoke": Grid(S=4, R=4, D=4, answers=(2,), sides=(), shapes=(), levels=(), rooms=(1.0,)),
     "quick": Grid(S=16, R=16, D=8, answers=(2, 32), sides=((64, 4), (4, 64)),
                   shapes=((2.0, 0.0), (1.0, 1.0), (1.0, 8.0), (0.5, 8.0)), levels=(7, 15, 31)),
     "paper": Grid(S=32, R=32, D=8, answers=(2, 4, 16, 32), sides=((256, 4), (64, 16), (16, 64), (4, 256)),

@@ -161,8 +161,8 @@ class LadderGrid:
 
 
 LADDER = {
-    "smoke": LadderGrid(closed_d=(16, 22, 32), solved_d=(6, 8, 11), trained_linear_d=(8, 11, 16), trained_mlp_d=(6, 8),
-                        ratio=2, n_seeds=2, tolerance=0.1),
+    "smoke": LadderGrid(closed_d=(16, 22), solved_d=(6,), trained_linear_d=(8, 11), trained_mlp_d=(6,), ratio=2,
+                        n_seeds=2, tolerance=0.1),
     # The trained memories are those of figure 1: the same cells, computed once.
     "quick": LadderGrid(closed_d=(22, 32, 45, 64), solved_d=(11, 16, 22), trained_linear_d=PRESETS["quick"].linear_d,
                         trained_mlp_d=(8, 11, 16), tolerance=PRESETS["quick"].tolerance),
