@@ -138,7 +138,7 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
         (["ask", "m.safetensors", "France", "capital", "--top", "0"], "--top 0 must be at least 1"),
         (["ask", "m.safetensors", "--prompt", "the capital"], "no subject found in 'the capital'"),
         (["ask", "m.safetensors", "a", "b", "--prompt", "c"], "take one of SUBJECT RELATION, --prompt and --file"),
-        (["ask", "m.safetensors", "--file", "none.csv"], "no such file of questions"),
+        (["ask", "m.safetensors", "--file", "none.csv"], "no such file: none.csv"),
         (["ask", "m.safetensors", "--file", "columns.csv"], "no column 'relation'"),
         (["ask", "m.safetensors", "--file", "q.xlsx"], "q.xlsx"),
         (["ask", "m.safetensors", "-o", "x.csv", "a", "b"], "--output x.csv goes with --file"),

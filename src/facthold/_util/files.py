@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import os
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +18,7 @@ MAGIC = {b"SQLite format 3\0": STORE, b"PAR1": PARQUET, b"GIF8": GIF, b"\x89PNG"
 STARTS = {"<!doctype html": PAGE, "<?xml": SVG, "<svg": SVG, "{": JSON, "[": JSON}
 GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
 LOOKED = 4096  # bytes at the start of a file that say what it is
+GZIP = b"\x1f\x8b"  # what a file packed by gzip begins with
 
 
 def table_of(columns: Sequence[str]) -> str:
@@ -27,17 +29,31 @@ def table_of(columns: Sequence[str]) -> str:
     return f"a table with the columns {', '.join(columns)}"
 
 
+def packed(kind: str) -> str:
+    """The kind of a file that gzip makes of one of this kind."""
+    return f"{kind}, packed by gzip"
+
+
 def kind_of(path: Path) -> str:
     """What a file is, by its first bytes."""
     with path.open("rb") as stream:
         head = stream.read(LOOKED)
+    if not head.startswith(GZIP):
+        return _kind(head, path.stat().st_size)
+    try:
+        return packed(_kind(zlib.decompressobj(wbits=31).decompress(head, LOOKED), LOOKED))
+    except zlib.error:
+        return OTHER
+
+
+def _kind(head: bytes, size: int) -> str:
     if not head:
         return EMPTY
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
             return kind
     length = int.from_bytes(head[:8], "little")  # safetensors: the length of a header in JSON, and the header
-    if len(head) > 8 and head[8:9] == b"{" and length < path.stat().st_size:
+    if len(head) > 8 and head[8:9] == b"{" and length < size:
         return MODEL
     try:
         text = head.decode("utf-8-sig" if len(head) < LOOKED else "utf-8", "strict" if len(head) < LOOKED else "ignore")

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold._util.errors import FactholdError, check_memory
+from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL
+from facthold._util.memory import check_memory
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import about_table, real_rows, refuse, say_table, split_names, writable_file
 from facthold.cli.printing import count, print_json, working
-from facthold.facts.files import KINDS, check_ending, read_facts, to_csv, write_facts
+from facthold.facts.files import kind_for, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
 
@@ -21,7 +22,11 @@ def facts(
     name: str | None = typer.Argument(None, help=f"Where from: {', '.join(SOURCES)}.", show_default=False),
     output: Annotated[
         Path | None,
-        o.named("--output", "-o", "File: .csv, .tsv, .jsonl or .parquet (default: CSV on standard output)."),
+        o.named(
+            "--output",
+            "-o",
+            "File: .csv, .tsv, .json, .jsonl, .parquet, or packed as .csv.gz (default: CSV on standard output).",
+        ),
     ] = None,
     relations: o.SomeRelations = None,
     subjects: o.SomeSubjects = None,
@@ -41,8 +46,7 @@ def facts(
     if seed is not None and subjects is None:
         raise ValueError(f"seed={seed} says which sample; give its size, --subjects")
     if output is not None:
-        check_ending(output)
-        writable_file(output, KINDS[output.suffix.lower()])
+        writable_file(output, kind_for(output))
     elif json:
         raise ValueError("--json is about what was written; give a file with --output")
     rows = sample_subjects(real_rows(name, split_names(relations)), subjects, seed or 0)
@@ -83,7 +87,12 @@ def _about(source: Source) -> dict[str, Any]:
 
 @command()
 def build(
-    file: Annotated[Path, typer.Argument(help="Facts: .csv, .tsv, .jsonl or .parquet with subject, relation, answer.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Facts, with subject, relation, answer: .csv, .tsv, .json, .jsonl or .parquet; or packed: .csv.gz."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model to write, as safetensors, with its facts.")],
     recipe: str = typer.Option(
         "auto", "--recipe", help="A recipe of transformers; auto: the smaller of gated and values, or else train."

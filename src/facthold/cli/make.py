@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import typer
 
-from facthold._util.errors import check_fits, check_memory, check_positive, find
+from facthold._util.errors import check_positive, find
 from facthold._util.files import MODEL
 from facthold._util.keys import derive
+from facthold._util.memory import check_fits, check_memory
 from facthold.cli import inputs
 from facthold.cli import options as o
 from facthold.cli.app import command

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from facthold._util.errors import FactholdError, check_fits, unknown
+from facthold._util.errors import FactholdError, unknown
 from facthold._util.keys import derive
+from facthold._util.memory import check_fits
 from facthold.lab import Account, Cell, Result, Values
 from facthold.lab.fields import Each, OneOf, Positive, Seeds, Shares
 from facthold.measure.grids import LADDER, SEARCH

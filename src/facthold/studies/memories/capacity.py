@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from facthold._util.errors import check_fits
+from facthold._util.memory import check_fits
 from facthold.lab import Account, Cell, Claim, Judgement, Result, Values, of_goal
 from facthold.lab.fields import Between, Count, OneOf, Positive, Seeds, Share, Whole
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
