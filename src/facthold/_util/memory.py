@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from facthold._util.errors import FactholdError, check_positive
@@ -10,6 +11,8 @@ LIMIT = "FACTHOLD_MEMORY"  # the variable that says how much may be used, such a
 USED = 0.8  # share of what is free that may be planned with: estimates are rough, and others need memory too
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 GIB = 2.0**30
+
+Parts = Mapping[str, float]  # bytes, by the argument that they grow with: 'd=64'
 
 
 def available() -> float:
@@ -40,11 +43,15 @@ def _of_group() -> float:
         return float("inf")
 
 
-def check_memory(what: str, needed: float, way_out: str = "take smaller sizes") -> None:
-    """Refuse ``what`` if the bytes that it needs do not fit, and say what to do about it."""
-    if needed > (there := available()):
+def check_memory(what: str, needed: float | Parts, way_out: str | None = None) -> None:
+    """Refuse ``what`` if the bytes that it needs do not fit, and say what to do: by default, to lower the argument that
+    most of them grow with."""
+    parts = needed if isinstance(needed, Mapping) else {}
+    total = float(sum(parts.values()) if parts else needed if isinstance(needed, int | float) else 0.0)
+    if total > (there := available()):
+        way_out = way_out or (f"lower {max(parts, key=lambda name: parts[name])}" if parts else "take smaller sizes")
         raise FactholdError(
-            f"{what} needs about {in_gib(needed)} of memory, and there is {in_gib(there)} to use; {way_out}"
+            f"{what} needs about {in_gib(total)} of memory, and there is {in_gib(there)} to use; {way_out}"
         )
 
 
@@ -52,16 +59,20 @@ def in_gib(size: float) -> str:
     return f"{size / GIB:.3g} GiB"
 
 
-def memory_of(*, N: int, d: int, M: int, scores: bool) -> float:
-    """Bytes of a problem and its memory.
+def bytes_of(
+    *, embeddings: float = 0, weights: float = 0, facts: float = 0, scores: float = 0, prompts: float = 0
+) -> float:
+    """Bytes by the numbers of each: embeddings are float32, drawn as float64; weights and scores float32, with another
+    of the same size beside them while they are computed; facts are rows of a table; prompts int64, copied once."""
+    return 12.0 * embeddings + 8.0 * weights + 64.0 * facts + 8.0 * scores + 16.0 * prompts
 
-    The embeddings take 4 (N + M) d bytes, and their float64 draws twice that; training and solving also hold the N x M
-    ``scores``, twice in float32 or once in float64. A d x d matrix takes 8 d^2.
-    """
-    return 12.0 * (N + M) * d + 8.0 * d * d + (8.0 * N * M if scores else 0.0)
 
-
-def check_fits(*, N: int, d: int, M: int, scores: bool) -> None:
-    """Refuse a problem whose tables do not fit, before trying."""
+def memory_parts(*, N: int, d: int, M: int, m: int = 0, scores: bool) -> Parts:
+    """Bytes of a memory with N inputs, M outputs and m neurons, by what they grow with. Training and solving also hold
+    the N x M ``scores``; neurons their values at all inputs."""
     check_positive(N=N, d=d, M=M)
-    check_memory(f"N={N} with d={d} and M={M}", memory_of(N=N, d=d, M=M, scores=scores), "take a smaller N or d")
+    of_inputs = bytes_of(embeddings=float(N) * d, scores=float(N) * M if scores else 0)
+    return {
+        f"N={N}": of_inputs, f"M={M}": bytes_of(embeddings=float(M) * d), f"d={d}": bytes_of(weights=float(d) * d),
+        f"m={m}": bytes_of(weights=2.0 * m * d, scores=float(N) * m),
+    }  # fmt: skip

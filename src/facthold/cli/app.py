@@ -1,6 +1,7 @@
 """The `facthold` program: its commands, and the one place where an error becomes a line and an exit code."""
 
 import importlib
+import math
 import os
 import re
 import signal
@@ -50,6 +51,7 @@ SECTIONS = {
 COMMANDS = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
 WITH_CELLS = {"figure", "verify", "reproduce", "capacity"}  # they store each result: after Ctrl-C they go on from there
 ALIASES = {"goal": "accuracy", "method": "recipe"}  # fields of cells that options have another name for
+LARGEST = 2**53  # whole numbers of options: every number format has these exactly
 VALUE = r"""'[^']*'|"[^"]*"|\(\)|[^\s,;:()]+"""
 
 interrupted = threading.Event()  # set by Ctrl-C
@@ -75,10 +77,22 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            check_numbers(ctx.params)
             check_apart(ctx.params)
             return super().invoke(ctx)
         except (FactholdError, ValueError) as error:
             raise FactholdError(in_options(str(error), self.params)) from error
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """Refuse numbers that no option can mean, whichever command they are given to: nan, infinities, and whole numbers
+    that the machine has no room for."""
+    for name, value in given.items():
+        for number in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ValueError(f"{name}={number} must be a finite number")
+            if isinstance(number, int) and abs(number) > LARGEST:
+                raise ValueError(f"{name}={number} is too large; take a whole number of at most {LARGEST}")
 
 
 def check_apart(given: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from facthold.facts.problem import MOST_NOISE, check_length
 from facthold.facts.real import find_source
 from facthold.facts.table import FactTable, Row
 from facthold.models.sizes import Shape
-from facthold.train.protocols import BATCH, PROTOCOLS
+from facthold.train.protocols import PROTOCOLS, training_memory
 
 T = TypeVar("T")
 
@@ -146,14 +146,9 @@ def head_size(alpha: float, d: int, H: int) -> int:
 
 
 def check_size(shape: Shape, S: int, R: int, A: int, T: int, n_noise: int | None = None) -> None:
-    """Refuse what does not fit in memory: weights, gradients and Adam's moments at three learning rates, the table, and
-    the scores of a batch."""
+    """Refuse a transformer and a table that do not fit in memory, and prompts that cannot be."""
     check_length(T)
-    check_memory(f"a transformer with d={shape.d} and {shape.n_params} parameters", 3 * 5 * 4 * shape.n_params)
     if n_noise is None and S + R > MOST_NOISE:
         raise ValueError(f"S + R = {S + R} noise tokens are more than {MOST_NOISE}; give n_noise")
-    tokens = S + R + (n_noise or S + R) + 1
-    table = 64 * S * R + 12 * (tokens + A) * shape.d
-    step = 3 * 4 * BATCH * (3 * tokens + 3 * A + 4 * (shape.H * shape.d_h + shape.m) + 4 * T)
-    what = f"a table of {S} subjects, {R} relations and {A} answers"
-    check_memory(f"{what} with d={shape.d} and T={T}", table + step)
+    what = f"a transformer of {shape.n_params} parameters with {S} subjects, {R} relations and {A} answers"
+    check_memory(what, training_memory(shape, S, R, A, T, n_noise))

@@ -60,6 +60,7 @@ Count = Annotated[int, Between(least=1)]
 Whole = Annotated[int, Between(least=0)]  # 0 mostly means: none, or left to somebody else
 Share = Annotated[float, Between(low=0, most=1)]
 Positive = Annotated[float, Between(low=0)]
+Tolerance = Annotated[float, Between(least=0, most=1)]  # relative width of a bracket: above 1 it says nothing
 Seeds = Annotated[tuple[int, ...], Each()]
 Counts = Annotated[tuple[int, ...], Each(Count)]
 Shares = Annotated[tuple[float, ...], Each(Share)]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 
-from facthold.lab.cells import Cell, Result
+from facthold.lab.cells import Cell, Result, check_cells
 from facthold.lab.places import InProcess, Place
 from facthold.lab.status import Recorder, Tally
 from facthold.lab.store import Rows, Store
@@ -26,6 +26,7 @@ def run_cells(
     listener = listener or Listener()
     unique = {cell.key: cell for cell in cells}
     todo = sorted(store.missing(unique.values()), key=lambda cell: -cell.cost)
+    check_cells(todo)
     n_stored = len(unique) - len(todo)
     if todo:
         with place or InProcess() as place:
