@@ -9,12 +9,13 @@ DEMO_CLAIMS := margin-in-image margin-outside-image gradient-step rounding layer
 QUOTED := ladder heatmap robustness transfer task storage edits efficiency zipf
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check mutants findings format bench clean
+.PHONY: help install demo test check fuzz mutants findings format bench clean
 
 help:
 	@echo "make demo     figures, claims and a report on embedded defaults (minutes)"
 	@echo "make test     check and all tests"
 	@echo "make check    ruff and mypy"
+	@echo "make fuzz     thousands of random files, numbers and configs, of which none may end in a traceback (an hour)"
 	@echo "make mutants  every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
 	@echo "make findings every number of docs/findings.md: computes what out/findings.sqlite lacks (hours from nothing; goes on)"
 	@echo "make format   format the code"
@@ -46,6 +47,9 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: $(STAMP)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 tests/facts/test_any_file.py tests/cli/test_any_input.py tests/lab/test_claim.py
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py --workers 2

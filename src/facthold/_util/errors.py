@@ -2,10 +2,12 @@
 
 import difflib
 import importlib
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LARGEST = 2**53  # of whole numbers: every number format has these exactly
 
 
 class FactholdError(Exception):
@@ -30,6 +32,14 @@ def check_positive(**sizes: int) -> None:
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse a number that nothing can mean: nan, infinities, and whole numbers that no machine has room for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name}={value} must be a finite number")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError(f"{name}={value} is too large; take a whole number of at most {LARGEST}")
 
 
 def check_range(name: str, values: Any, size: int) -> None:

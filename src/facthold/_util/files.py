@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import io
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -116,6 +115,14 @@ def writing(path: str | Path, kind: str) -> Iterator[IO[bytes]]:
 
 def as_csv(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
     """Rows as the text of a CSV file; the first is its header."""
-    text = io.StringIO(newline="")
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    lines = _Lines()
+    csv.writer(lines, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+    return "".join(lines)
+
+
+class _Lines(list[str]):
+    """Rows that end in a newline alone. A writer that ends them so itself would leave a cell with \\r in it unquoted, and
+    whoever reads it would begin a new row there."""
+
+    def write(self, line: str) -> None:
+        self.append(f"{line.removesuffix(chr(13) + chr(10))}\n")

@@ -1,7 +1,6 @@
 """The `facthold` program: its commands, and the one place where an error becomes a line and an exit code."""
 
 import importlib
-import math
 import os
 import re
 import signal
@@ -17,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
-from facthold._util.errors import FactholdError, unknown
+from facthold._util.errors import FactholdError, check_number, unknown
 
 INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
 SECTIONS = {
@@ -51,7 +50,6 @@ SECTIONS = {
 COMMANDS = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
 WITH_CELLS = {"figure", "verify", "reproduce", "capacity"}  # they store each result: after Ctrl-C they go on from there
 ALIASES = {"goal": "accuracy", "method": "recipe"}  # fields of cells that options have another name for
-LARGEST = 2**53  # whole numbers of options: every number format has these exactly
 VALUE = r"""'[^']*'|"[^"]*"|\(\)|[^\s,;:()]+"""
 
 interrupted = threading.Event()  # set by Ctrl-C
@@ -85,14 +83,10 @@ class Command(TyperCommand):
 
 
 def check_numbers(given: Mapping[str, Any]) -> None:
-    """Refuse numbers that no option can mean, whichever command they are given to: nan, infinities, and whole numbers
-    that the machine has no room for."""
+    """Refuse numbers that no option can mean, whichever command they are given to."""
     for name, value in given.items():
         for number in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(number, float) and not math.isfinite(number):
-                raise ValueError(f"{name}={number} must be a finite number")
-            if isinstance(number, int) and abs(number) > LARGEST:
-                raise ValueError(f"{name}={number} is too large; take a whole number of at most {LARGEST}")
+            check_number(name, number)
 
 
 def check_apart(given: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from facthold.cli.app import command
 from facthold.cli.cells import compute_cells, find_place
 from facthold.cli.inputs import check_protocol, given_for, head_size
 from facthold.cli.printing import count, print_json
+from facthold.lab.fields import Repeats, rules_of
 from facthold.recipes import recipes
 from facthold.recipes.base import MemoryRecipe
 from facthold.studies.memories.capacity import SEEDS, Capacity
@@ -74,7 +75,9 @@ def capacity(
     takes = {field.name for field in fields(Capacity if in_memory else FactCapacity)} | defaults.keys()
     given = given_for(recipe, ALWAYS | takes, context)
     options = defaults | {name: value for name, value in given.items() if name in takes}
-    check_positive(**{name: options[name] for name in ("d", "H", "seeds") if name in options})
+    check_positive(**{name: options[name] for name in ("d", "H") if name in options})
+    for check in rules_of(Repeats):
+        check.check("seeds", options["seeds"])
     options |= {"goal": accuracy, "seeds": tuple(range(options["seeds"]))}
     place = find_place(workers, ray)
     cell = Capacity(method=recipe, **options) if in_memory else _transformer(options)

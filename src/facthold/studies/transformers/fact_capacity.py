@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import count
 from math import isfinite, isqrt, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import check_positive
 from facthold._util.memory import Parts
 from facthold._util.padding import geometric
+from facthold.construct.dimensions import smallest
 from facthold.facts.problem import MOST_LENGTH, SEQUENCE, VARIANTS, FactualRecall, seeded_recall, seeded_table, variant
 from facthold.facts.table import TABLES, FactTable
 from facthold.lab import Account, Cell, Result, TableCell, of_accuracy, of_goal
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from facthold.train.engine import Member
     from facthold.train.race import Best
 
-MOST_PARAMS = 10**11  # beyond, no machine that runs this program trains such a model
 GROWTH = {"S=R": lambda S: S, "S=R^2": isqrt}  # relations for S subjects: figures 4, 7, 8; figure 9
 
 
@@ -135,7 +134,7 @@ class FactCapacity(TrainedCell):
 
     @property
     def needed(self) -> Parts:
-        S = self.guess if self.n_params < MOST_PARAMS else 1  # no guess is laid out for a model that cannot be
+        S = self.guess
         return training_memory(self.sizes, S, self.R(S), self.R(S) * (self.D or S), self.T)
 
     def R(self, S: int) -> int:
@@ -145,7 +144,7 @@ class FactCapacity(TrainedCell):
     def guess(self) -> int:
         """S at a share of the guide line: a probe is cheap below the capacity, and slow at it."""
         facts = self.start * FACTS_A_PARAMETER * self.n_params
-        return next(S for S in count(2) if (S + 1) * self.R(S + 1) > facts)
+        return smallest(lambda S: S >= 2 and (S + 1) * self.R(S + 1) > facts, 2 + int(facts))
 
     @property
     def cost(self) -> float:
