@@ -12,12 +12,13 @@ comma := ,
 QUOTED := ladder heatmap robustness transfer task storage edits efficiency zipf
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check mutants kill findings format bench clean
+.PHONY: help install demo test check fuzz mutants kill findings format bench clean
 
 help:
 	@echo "make demo     figures, claims and a report on embedded defaults (minutes)"
 	@echo "make test     check and all tests"
 	@echo "make check    ruff and mypy"
+	@echo "make fuzz     thousands of random files, numbers and configs, of which none may end in a traceback (an hour)"
 	@echo "make mutants  every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
 	@echo "make kill     commands killed at random moments and started again: a table of how they ended (half an hour)"
 	@echo "make findings every number of docs/findings.md: computes what out/findings.sqlite lacks (hours from nothing; goes on)"
@@ -50,6 +51,9 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+fuzz: $(STAMP)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 tests/facts/test_any_file.py tests/cli/test_any_input.py tests/lab/test_claim.py
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py --workers 2

@@ -4,11 +4,18 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import facthold
 from facthold._util.runtime import drop_programs
 
 assert facthold.__version__
+
+# No deadlines: how long an example takes says more about what else the machine does. `make test` draws the same few
+# examples each time, `make fuzz` thousands of new ones.
+settings.register_profile("test", max_examples=40, deadline=None, derandomize=True, database=None)
+settings.register_profile("fuzz", max_examples=3000, deadline=None, database=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
 @pytest.hookimpl(trylast=True)

@@ -181,7 +181,7 @@ def test_a_file_without_a_checksum_is_asked_with_a_note(models: Path, run: Run) 
         (["ask", "m.safetensors", "France", "capital", "--top", "0"], "--top 0 must be at least 1"),
         (["ask", "m.safetensors", "--prompt", "the capital"], "no subject found in 'the capital'"),
         (["ask", "m.safetensors", "a", "b", "--prompt", "c"], "take one of SUBJECT RELATION, --prompt and --file"),
-        (["ask", "m.safetensors", "--file", "none.csv"], "no such file of questions"),
+        (["ask", "m.safetensors", "--file", "none.csv"], "no such file: none.csv"),
         (["ask", "m.safetensors", "--file", "columns.csv"], "no column 'relation'"),
         (["ask", "m.safetensors", "--file", "q.xlsx"], "q.xlsx"),
         (["ask", "m.safetensors", "-o", "x.csv", "a", "b"], "--output x.csv goes with --file"),

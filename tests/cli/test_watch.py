@@ -276,7 +276,7 @@ def test_the_live_view_fits_a_terminal_and_shows_curve_levels_and_questions(seen
     ("arguments", "says"),
     [
         (["contries"], "did you mean 'countries'"),
-        (["gone.csv"], "no such file of facts"),
+        (["gone.csv"], "no such file: gone.csv"),
         (["FILE", "--relations", "color,taste"], "unknown relation 'color'; did you mean 'colour'"),
         (["FILE", "--relations", "taste"], "one relation here"),
         (["FILE", "--question", "persn 3, taste"], "unknown subject 'persn 3'; did you mean"),

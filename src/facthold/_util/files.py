@@ -4,10 +4,10 @@ import contextlib
 import csv
 import fcntl
 import glob
-import io
 import os
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +26,7 @@ ROOM = 1 << 18  # bytes that a disk must take before anything is computed for it
 written: list[Path] = []  # the files that this process has put in their place
 _unfinished: set[Path] = set()  # those that it is writing
 _changing = threading.Lock()  # held while one of them comes or goes
+GZIP = b"\x1f\x8b"  # what a file packed by gzip begins with
 
 
 def table_of(columns: Sequence[str]) -> str:
@@ -36,17 +37,31 @@ def table_of(columns: Sequence[str]) -> str:
     return f"a table with the columns {', '.join(columns)}"
 
 
+def packed(kind: str) -> str:
+    """The kind of a file that gzip makes of one of this kind."""
+    return f"{kind}, packed by gzip"
+
+
 def kind_of(path: Path) -> str:
     """What a file is, by its first bytes."""
     with path.open("rb") as stream:
         head = stream.read(LOOKED)
+    if not head.startswith(GZIP):
+        return _kind(head, path.stat().st_size)
+    try:
+        return packed(_kind(zlib.decompressobj(wbits=31).decompress(head, LOOKED), LOOKED))
+    except zlib.error:
+        return OTHER
+
+
+def _kind(head: bytes, size: int) -> str:
     if not head:
         return EMPTY
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
             return kind
     length = int.from_bytes(head[:8], "little")  # safetensors: the length of a header in JSON, and the header
-    if len(head) > 8 and head[8:9] == b"{" and length < path.stat().st_size:
+    if len(head) > 8 and head[8:9] == b"{" and length < size:
         return MODEL
     try:
         text = head.decode("utf-8-sig" if len(head) < LOOKED else "utf-8", "strict" if len(head) < LOOKED else "ignore")
@@ -155,6 +170,14 @@ def abandon() -> None:
 
 def as_csv(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
     """Rows as the text of a CSV file; the first is its header."""
-    text = io.StringIO(newline="")
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    lines = _Lines()
+    csv.writer(lines, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+    return "".join(lines)
+
+
+class _Lines(list[str]):
+    """Rows that end in a newline alone. A writer that ends them so itself would leave a cell with \\r in it unquoted,
+    and whoever reads it would begin a new row there."""
+
+    def write(self, line: str) -> None:
+        self.append(f"{line.removesuffix(chr(13) + chr(10))}\n")

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
-from facthold._util.errors import FactholdError, FactholdWarning, unknown
+from facthold._util.errors import FactholdError, FactholdWarning, check_number, unknown
 from facthold._util.files import abandon, written
 
 BAD_INPUT, BROKEN = 2, 1
@@ -111,6 +111,7 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            check_numbers(ctx.params)
             check_apart(ctx.params)
             with notes():
                 return super().invoke(ctx)
@@ -136,6 +137,13 @@ def notes() -> Iterator[None]:
         warnings.simplefilter("always", FactholdWarning)
         warnings.showwarning = say
         yield
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """Refuse numbers that no option can mean, whichever command they are given to."""
+    for name, value in given.items():
+        for number in value if isinstance(value, list | tuple) else [value]:
+            check_number(name, number)
 
 
 def check_apart(given: Mapping[str, Any]) -> None:

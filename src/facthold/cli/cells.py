@@ -36,7 +36,7 @@ def find_place(workers: int | None, ray: str | None) -> Place:
 
 def compute_cells(title: str, cells: Sequence[Cell], store: AnyStore, place: Place) -> Rows:
     """The rows of these cells, computed where they are not stored, with a bar or lines that say how far it is."""
-    with opened(store) as kept, CellProgress(title) as progress:
+    with opened(store, cells=cells) as kept, CellProgress(title) as progress:
         return run_cells(cells, kept, progress, place=place, title=title)
 
 

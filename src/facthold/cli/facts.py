@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold._util.errors import FactholdError, check_memory
+from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
@@ -19,10 +19,16 @@ from facthold.cli.inputs import (
     split_names,
     writable_file,
 )
-from facthold.cli.printing import count, paragraph, print_json, working
-from facthold.facts.files import KINDS, check_ending, read_facts, to_csv, write_facts
+from facthold.cli.plan import times_text
+from facthold.cli.printing import count, messages, paragraph, print_json, working
+from facthold.facts.files import kind_for, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
+from facthold.facts.table import FactTable
+from facthold.plan.plan import plan as make_plan
+
+TIMED = 1000  # facts of a table that a build may take long for
+LONG = 60.0  # seconds above which it is said before how long it takes
 
 
 @command()
@@ -30,7 +36,11 @@ def facts(
     name: str | None = typer.Argument(None, help=f"Where from: {', '.join(SOURCES)}.", show_default=False),
     output: Annotated[
         Path | None,
-        o.named("--output", "-o", "File: .csv, .tsv, .jsonl or .parquet (default: CSV on standard output)."),
+        o.named(
+            "--output",
+            "-o",
+            "File: .csv, .tsv, .json, .jsonl, .parquet, or packed as .csv.gz (default: CSV on standard output).",
+        ),
     ] = None,
     relations: o.SomeRelations = None,
     subjects: o.SomeSubjects = None,
@@ -50,8 +60,7 @@ def facts(
     if seed is not None and subjects is None:
         raise ValueError(f"seed={seed} says which sample; give its size, --subjects")
     if output is not None:
-        check_ending(output)
-        writable_file(output, KINDS[output.suffix.lower()])
+        writable_file(output, kind_for(output))
     elif json:
         raise ValueError("--json is about what was written; give a file with --output")
     rows = sample_subjects(real_rows(name, split_names(relations)), subjects, seed or 0)
@@ -92,7 +101,12 @@ def _about(source: Source) -> dict[str, Any]:
 
 @command()
 def build(
-    file: Annotated[Path, typer.Argument(help="Facts: .csv, .tsv, .jsonl or .parquet with subject, relation, answer.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Facts, with subject, relation, answer: .csv, .tsv, .json, .jsonl or .parquet; or packed: .csv.gz."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model to write, as safetensors, with its facts.")],
     recipe: str = typer.Option(
         "auto", "--recipe", help="A recipe of transformers; auto: the smaller of gated and values, or else train."
@@ -122,8 +136,7 @@ def build(
     from facthold.models.saving import write_model
 
     table, p = read_facts(file, on_conflict or "error")
-    # embeddings, codes and a block of scores at the d that a table of this size gets
-    check_memory(f"{file} with {count(len(table), 'fact')}", 4096.0 * (table.S + table.A) + 1e3 * len(table))
+    _say_time(table, recipe, accuracy)
     with working(f"building {count(len(table), 'fact')}") as say:
         built = build_model(
             table, recipe=recipe, accuracy=accuracy, max_params=max_params, n_noise=n_noise, T=T, p=p,
@@ -149,6 +162,24 @@ def build(
             f"{report.recall:.4%} of the facts are recalled in prompts with noise, and --accuracy asks for "
             f"{accuracy:.4%}; nothing is written: try another seed, or ask for a smaller share"
         )
+
+
+def _say_time(table: FactTable, recipe: str, accuracy: float) -> None:
+    """Say before a long build how long it takes, by the laws of `plan`, and what would be quicker."""
+    if len(table) < TIMED or not 0 < accuracy <= 1:
+        return
+    name = "gated" if recipe == "auto" else recipe
+    times = {row.name: row.seconds for row in make_plan(table, accuracy=accuracy).rows if row.seconds is not None}
+    if name not in times or times[name].expected < LONG:
+        return
+    quickest = min(times, key=lambda other: times[other].expected)
+    quicker = (
+        f"--recipe {quickest} takes {times_text(times[quickest])}"
+        if times[quickest].expected < times[name].expected / 2
+        else "a smaller --accuracy or fewer facts take less"
+    )
+    kept = "; stopped, the same command goes on from what it has found" if name == "gated" else ""
+    messages.print(f"by {name} this takes about {times_text(times[name])} here; {quicker}{kept}", markup=False)
 
 
 def _say_built(a: dict[str, Any]) -> None:

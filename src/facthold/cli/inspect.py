@@ -21,12 +21,14 @@ from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
 from facthold.lab.api import opened
+from facthold.lab.fields import Between
 from facthold.lab.status import Sweep, sweeps
 from facthold.lab.store import Row
 from facthold.recipes import recipes
 from facthold.train.protocols import PROTOCOLS
 
 DEFAULT = Path("facthold-results.parquet")
+MOST_SECONDS = 600  # for one measurement of `bench`
 
 
 @command("list")
@@ -231,8 +233,7 @@ def bench(
     json: o.Json = False,
 ) -> None:
     """Time a float32 training step here and in a plain implementation, side by side, beside the machine's peak."""
-    if seconds <= 0:
-        raise ValueError(f"seconds={seconds:g} must be above 0")
+    Between(low=0, most=MOST_SECONDS).check("seconds", seconds)
     from facthold.train.bench import BENCHES, run_bench
 
     rows = []

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import typer
 
-from facthold._util.errors import check_fits, check_memory, check_positive, find
+from facthold._util.errors import check_positive, find
 from facthold._util.files import MODEL
 from facthold._util.keys import derive
+from facthold._util.memory import bytes_of, check_memory, memory_parts
 from facthold.cli import inputs
 from facthold.cli import options as o
 from facthold.cli.app import command
@@ -122,7 +123,8 @@ def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
     N, d, m, seed, map, embeddings = (g[name] for name in ("N", "d", "m", "seed", "map", "embeddings"))
     recipe.check_stores()
     recipe.check(d, m)
-    check_fits(N=N, d=d, M=g.get("M", N), scores=recipe.holds_scores)
+    parts = memory_parts(N=N, d=d, M=g.get("M", N), m=m, scores=recipe.holds_scores)
+    check_memory(f"a memory of {count(N, 'association')}", parts)
     problem = seeded_problem(N, seed, d, g.get("M"), embeddings=embeddings, map=map)
     start = time.perf_counter()
     with working(f"making a memory by {recipe.name}"):
@@ -181,7 +183,7 @@ def _trained_shape(g: dict[str, Any], given: dict[str, Any]) -> Shape:
 def _built_shape(recipe: FactRecipe, given: dict[str, Any]) -> Shape:
     """The sizes that a construction is given; the number of heads is its own."""
     d, name = given["d"], recipe.name
-    check_memory(f"d={d}", 24 * d * d)
+    check_memory(f"d={d}", {f"d={d}": 3 * bytes_of(weights=float(d) * d)})
     check_positive(**{size: given[size] for size in ("m", "per_head") if size in given})
     if recipe.size == "m" and "m" not in given:
         raise ValueError(f"recipe={name!r} holds facts in the MLP; give its width -m, {4 * d} to start with")

@@ -14,6 +14,7 @@ from facthold.memory import draw_embeddings
 
 SEQUENCE = 32  # T of the paper's experiments
 MOST_NOISE = 1 << 16  # noise tokens are drawn from 16 bits each
+MOST_LENGTH = 1 << 16  # tokens of a prompt at most
 OUTPUTS = ("vocabulary", "answers")  # the arg max runs over all tokens (equation 7), or the answers (the authors' code)
 
 
@@ -127,9 +128,11 @@ def zipf(table: FactTable, in_s: float = 1.0, in_r: float = 0.0) -> np.ndarray:
 
 
 def check_length(T: int) -> None:
-    """Refuse prompts that are too short to ask anything."""
+    """Refuse prompts that are too short to ask anything, and those that would be drawn for hours."""
     if T < 3:
         raise ValueError(f"T={T} leaves no room for a subject, a relation and EOS; take T >= 3")
+    if T > MOST_LENGTH:
+        raise ValueError(f"T={T} is more than {MOST_LENGTH}, the longest prompt")
 
 
 def check_distribution(weights: Sequence[float] | np.ndarray, table: FactTable) -> np.ndarray:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from facthold._util.errors import FactholdError, check_one_of, check_positive
+from facthold._util.memory import bytes_of, check_memory
 from facthold.construct.dimensions import smallest
 from facthold.facts.files import read_facts
-from facthold.facts.problem import SEQUENCE
+from facthold.facts.problem import MOST_NOISE, SEQUENCE, check_length
 from facthold.facts.table import FactTable
 from facthold.knowledge.model import Model
 from facthold.measure.bits import table_bits
@@ -19,7 +20,7 @@ from facthold.measure.capacity import find_smallest
 from facthold.models.judge import judge_table
 from facthold.recipes import fact_recipe, fact_recipes
 from facthold.recipes.base import FactRecipe, Made, Question, Sizing
-from facthold.train.gated import Say, Width
+from facthold.train.gated import Say, Width, dimensions
 from facthold.train.kept import Kept, fingerprint
 
 AUTO = "auto"  # 'gated' or 'values', whichever is smaller; 'train' where max_params is too few for both
@@ -88,7 +89,9 @@ def build(
         raise ValueError(f"accuracy={accuracy} must be above 0 and at most 1")
     if max_params is not None:
         check_positive(max_params=max_params)
+    check_length(T)
     table, weights = read_facts(facts, on_conflict)
+    _check_memory(table, T, n_noise)
     start = time.perf_counter()
     kept = Kept(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed, variant=variant))
     prompts = {"n_noise": n_noise, "T": T, "p": weights if p is None else p, "variant": variant}
@@ -99,6 +102,21 @@ def build(
     recall, margin = float(verdicts.recalled.mean()), float(verdicts.margin.min())
     bits, seconds = table_bits(table, recall), time.perf_counter() - start
     return Model(made.model, made.problem, Built(name, recall, margin, seconds, bits, made.widths, kept))
+
+
+def _check_memory(table: FactTable, T: int, n_noise: int | None) -> None:
+    """Refuse what does not fit: rows and codes of the facts, embeddings at the d that such a table gets, prompts."""
+    noise = n_noise or table.S + table.R
+    if noise > MOST_NOISE:
+        raise ValueError(f"n_noise={noise} is above {MOST_NOISE}; take fewer noise tokens")
+    d, _ = dimensions(table, n_noise)
+    tokens, facts = table.S + table.R + noise + table.A, float(len(table))
+    prompts = max(PROMPTS, facts) * T
+    parts = {
+        "the number of facts": bytes_of(facts=8 * facts, embeddings=float(tokens + facts) * d),
+        f"T={T}": bytes_of(prompts=prompts),
+    }
+    check_memory(f"a model of {len(table)} facts", parts)
 
 
 def _draws(table: FactTable) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from facthold._util.commands import command
 from facthold._util.errors import FactholdError, MissingPackage
 from facthold.lab import registry, style
-from facthold.lab.cells import Cell
+from facthold.lab.cells import Cell, check_cells
 from facthold.lab.claim import Claim, Judged
 from facthold.lab.figure import Figure
 from facthold.lab.places import Place
@@ -67,7 +67,7 @@ def run_figure(
     """
     start, figure = time.perf_counter(), registry.figure(name)
     cells = figure_cells(figure, preset, changes)
-    with opened(store, create=compute) as kept:
+    with opened(store, create=compute, cells=cells) as kept:
         if compute:
             rows = run_cells(cells, kept, listener, place=place, title=name)
         else:
@@ -92,7 +92,7 @@ def verify(
     not stored are computed first; with ``compute=False`` a claim that lacks some was 'not run'."""
     wanted = [registry.claim(id) for id in ids] if ids else list(claims().values())
     cells = [cell for claim in wanted for cell in claim.cells(preset)]
-    with opened(store, create=compute) as kept:
+    with opened(store, create=compute, cells=cells) as kept:
         if compute:
             run_cells(cells, kept, listener, place=place, title="claims")
         return [_judged(claim, preset, kept) for claim in wanted]
@@ -125,7 +125,7 @@ def reproduce(
     asked = claims_for(names, preset, changes, figures_only, judge)
     # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
     cells = all_cells(wanted, asked, preset, changes)
-    with opened(store) as kept:
+    with opened(store, cells=cells) as kept:
         run_cells(cells, kept, listener, place=place, title="figures and claims")
         drawn = [
             run_figure(f.name, preset, changes=changes.get(f.name), store=kept, out=out, compute=False) for f in wanted
@@ -190,11 +190,13 @@ def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) ->
 
 
 @contextmanager
-def opened(store: AnyStore, *, create: bool = True) -> Iterator[Store]:
-    """The store; one that was opened here is closed here."""
+def opened(store: AnyStore, *, create: bool = True, cells: Sequence[Cell] = ()) -> Iterator[Store]:
+    """The store; one that was opened here is closed here. None is made for ``cells`` that cannot run."""
     if isinstance(store, Store):
         yield store
     else:
+        if create and not Path(store or default_store_path()).exists():
+            check_cells(cells)
         with Store(store or default_store_path(), create=create) as kept:
             yield kept
 

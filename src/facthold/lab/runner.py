@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import closing
 
-from facthold.lab.cells import Cell, Result
+from facthold.lab.cells import Cell, Result, check_cells
 from facthold.lab.leases import Leases
 from facthold.lab.pace import stored_pace
 from facthold.lab.places import InProcess, Place
@@ -30,6 +30,7 @@ def run_cells(
     listener = listener or Listener()
     unique = {cell.key: cell for cell in cells}
     todo = store.missing(unique.values())
+    check_cells(todo)
     n_stored = len(unique) - len(todo)
     if todo:
         store.check()

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from facthold._util.errors import FactholdError, check_memory
+from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL, writing
+from facthold._util.memory import check_memory
 from facthold._util.tensors import checksum, read_tensors, tensors_as_bytes
 from facthold.facts.problem import Drawing, FactualRecall
 from facthold.facts.table import NO_MORE, FactTable, Labels

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from facthold.lab import Cell, Claim, Figure, Judgement, Values, at_least, near, style, worst
-from facthold.lab.fields import Count
+from facthold.lab.fields import Count, Repeats
 from facthold.measure.scaling import mean_interval
 from facthold.recipes import MemoryRecipe, fact_recipe, memory_recipe
 from facthold.recipes.base import LINEAR, MLP
@@ -63,7 +63,7 @@ class Grid:
     rooms: tuple[float, ...] = (1.0, 1.5, 2.2)
     trained_rooms: tuple[float, ...] = (1.5, 2.2)
     protocol: str = "transformer-short"
-    n_seeds: Count = 1
+    n_seeds: Repeats = 1
     closed_seeds: Count = 5  # of linear memories in closed form, and of those that are read by signs
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Positive
+from facthold.lab.fields import Positive, Repeats
 from facthold.measure.scaling import Fit
 from facthold.studies.constructions.built import Attended, BuiltSize, constructions
 from facthold.studies.judging import columns, constant, facts, grouped, n_params
@@ -29,7 +29,7 @@ class Grid:
     values: tuple[int, ...]  # S; d is searched
     selected: tuple[tuple[int, int], ...]  # (S, d)
     trained: tuple[tuple[float, float], ...]  # shapes (alpha, beta) of figure 4's trained transformers
-    n_seeds: Count = 3
+    n_seeds: Repeats = 3
     tolerance: Positive = 0.03  # of the searches
 
 

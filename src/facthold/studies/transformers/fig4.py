@@ -9,7 +9,7 @@ from itertools import product
 from operator import itemgetter
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts
+from facthold.lab.fields import Counts, Repeats
 from facthold.measure.scaling import Fit
 from facthold.studies.judging import columns, constant, exponent, facts, grouped, n_params
 from facthold.studies.memories.figures import half_octaves
@@ -34,7 +34,7 @@ class Grid:
     variant: str = "code"
     protocol: str = "transformer-code"
     rule: str = "best"
-    n_seeds: Count = 3
+    n_seeds: Repeats = 3
     tolerance: float = 0.0
     start: float = 1.0  # where each search starts, as a multiple of the authors' guide line
 
