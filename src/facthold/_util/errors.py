@@ -70,9 +70,14 @@ def check_fits(*, N: int, d: int, M: int, scores: bool) -> None:
     check_memory(f"N={N} with d={d} and M={M}", needed)
 
 
+def machine_memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def check_memory(what: str, needed: float) -> None:
     """Refuse ``what`` if the bytes that it needs do not fit in this machine's memory."""
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    available = machine_memory()
     if needed > 0.8 * available:
         raise ValueError(
             f"{what} needs about {needed / 2**30:.3g} GiB, and this machine has {available / 2**30:.3g}; "
