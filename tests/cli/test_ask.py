@@ -118,6 +118,25 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
     assert sum(part["named_first"] for part in everything["components"]) == pytest.approx(1)
 
 
+def test_all_answers_of_the_table_with_how_each_stands(models: Path, run: Run) -> None:
+    found = json.loads(run("ask", "m.safetensors", "South Africa", "capital", "--all", "--json")[1])
+    assert {one["name"] for one in found["all"]} == set(found["expected"]) == {"Pretoria", "Cape Town"}
+    first, second = found["all"]
+    assert (first["name"], first["rank"], first["among_first"]) == (found["answer"], 1, True)
+    assert first["margin"] == pytest.approx(found["margin"])
+    assert first["margin"] >= second["margin"]
+    assert second["among_first"] == (second["rank"] <= 2) == (second["margin"] > 0)
+    code, out, _ = run("ask", "m.safetensors", "South Africa", "capital", "--all")
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == [first["name"], second["name"]]
+    assert lines[2] == f"{1 + second['among_first']} of 2 right answers among the first 2 of the model"
+    one = run("ask", "m.safetensors", "France", "capital", "--all")[1].splitlines()
+    assert one[0].startswith("Paris: among the first 1; ")
+    assert one[1] == "1 of 1 right answer among the first 1 of the model"
+    assert "not in the table" in run("ask", "m.safetensors", "Sudan", "official_language", "--all")[1]
+
+
 @pytest.mark.parametrize("top", [1, 2, 12, 100])
 @pytest.mark.parametrize("which", ["countries", "random_model", "polynomial"])
 def test_whatever_is_shown_the_head_that_counts_is_and_the_rows_add_up_to_the_margin(
@@ -185,6 +204,7 @@ def test_a_file_without_a_checksum_is_asked_with_a_note(models: Path, run: Run) 
         (["ask", "m.safetensors", "--file", "columns.csv"], "no column 'relation'"),
         (["ask", "m.safetensors", "--file", "q.xlsx"], "q.xlsx"),
         (["ask", "m.safetensors", "-o", "x.csv", "a", "b"], "--output x.csv goes with --file"),
+        (["ask", "m.safetensors", "--all", "--file", "columns.csv"], "--all is about one question"),
         (["locate", "m.safetensors"], "give SUBJECT RELATION, or --all"),
         (["locate", "m.safetensors", "Sudan", "official_language"], "is not in the table"),
     ],

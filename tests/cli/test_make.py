@@ -207,3 +207,10 @@ def test_bad_input_is_refused_before_anything_is_computed(
     before = set(files.iterdir())
     assert says in refuses("make", *arguments.split())
     assert set(files.iterdir()) == before
+
+
+def test_parameters_are_counted_for_what_is_recalled(folder: Path, run: Run) -> None:
+    """Far beyond its capacity a memory recalls few: those that it does not are no associations that it holds."""
+    about = json.loads(run("make", "--recipe", "outer-product", "-N", "400", "-d", "8", "--json")[1])
+    assert 0 < about["recall"] < 0.9
+    assert about["params_per_fact"] == pytest.approx(about["n_params"] / (400 * about["recall"]))

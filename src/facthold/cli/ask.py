@@ -39,6 +39,7 @@ def ask(
     noise: int | None = o.option("--prompt-noise", "Noise tokens in the prompt (default: up to T)."),
     seed: o.Seed = 0,
     top: int = typer.Option(5, "--top", help="How many answers to show, the model's own first."),
+    all: bool = o.flag("--all", "Every answer that the table has, and how each stands in the model."),
     json: o.Json = False,
 ) -> None:
     """Ask a model for a fact. Without a question, ask line by line: 'France, capital' or 'the capital of France'.
@@ -52,6 +53,8 @@ def ask(
         raise ValueError("take one of SUBJECT RELATION, --prompt and --file")
     if file is None:
         refuse("goes with --file, the questions", output=output)
+    elif all:
+        raise ValueError("--all is about one question, and not about those of --file")
     from facthold.knowledge.model import load
 
     Between(least=0, most=MOST_NOISE).check("noise", noise)
@@ -62,16 +65,18 @@ def ask(
     if file is not None:
         _answer_file(knowledge, file, output, noise, seed, json)
     elif prompt is not None:
-        _say(knowledge.ask_prompt(prompt, **options), json)
+        _say(knowledge.ask_prompt(prompt, **options), json, all)
     elif subject is not None and relation is not None:
-        _say(knowledge.ask(subject, relation, **options), json)
+        _say(knowledge.ask(subject, relation, **options), json, all)
     else:
-        _converse(knowledge, options, json)
+        _converse(knowledge, options, json, all)
 
 
-def _say(answer: "Answer", json: bool) -> None:
+def _say(answer: "Answer", json: bool, all: bool) -> None:
     if json:
         return print_json(answer.as_json())
+    if all and answer.all:
+        return _say_all(answer)
     paragraph(answer.answer)
     judged = VERDICTS[answer.right]
     if answer.right is False:
@@ -82,7 +87,18 @@ def _say(answer: "Answer", json: bool) -> None:
         paragraph(f"  {guess.probability:8.2%}  {guess.name}")
 
 
-def _converse(knowledge: "Model", options: dict[str, Any], json: bool) -> None:
+def _say_all(answer: "Answer") -> None:
+    """The table's answers, one per line: the best first, a wrong one that is ahead of any named."""
+    k = len(answer.all)
+    for one in answer.all:
+        place = f"among the first {k}" if one.among_first else f"not among the first {k}, rank {one.rank}"
+        paragraph(f"{one.name}: {place}; probability {one.probability:.2%}, margin {one.margin:.4g} over wrong ones")
+    first = sum(one.among_first for one in answer.all)
+    said = "" if answer.right else f"; it says {answer.answer}, which is wrong"
+    paragraph(f"{first} of {count(k, 'right answer')} among the first {k} of the model{said}")
+
+
+def _converse(knowledge: "Model", options: dict[str, Any], json: bool, all: bool) -> None:
     """Answer line by line until an empty line, quit or the end of the input. What is not understood is said."""
     asking = partial(knowledge.ask, **options), partial(knowledge.ask_prompt, **options)
     if sys.stdin.isatty():
@@ -104,7 +120,7 @@ def _converse(knowledge: "Model", options: dict[str, Any], json: bool) -> None:
         if json:
             typer.echo(json_text.dumps(answer.as_json(), ensure_ascii=False, default=str))
         else:
-            _say(answer, json=False)
+            _say(answer, json, all)
         sys.stdout.flush()
 
 

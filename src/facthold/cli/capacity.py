@@ -102,11 +102,15 @@ def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
         paragraph(f"no capacity: {result['status']} ({meaning.format('N' if isinstance(cell, Capacity) else 'S')})")
     elif isinstance(cell, Capacity):
         spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
-        paragraph(f"N = {result['N']:.5g} ({spread}), {result['params_per_fact']:.4g} parameters per association")
+        each = result["params_per_fact"] / cell.goal
+        paragraph(f"N = {result['N']:.5g} ({spread}), {each:.4g} parameters per association recalled")
     else:
         low, high = result["N_min"], result["N_max"]
         spread = f"S = {low if low == high else f'{low} to {high}'} over {seeds}, {cell.growth}"
-        per_param = result["facts"] / result["n_params"]
-        paragraph(f"{result['facts']:.6g} facts ({spread}), {per_param:.3g} facts per parameter")
+        recalled = cell.goal * result["facts"]
+        paragraph(
+            f"{result['facts']:.6g} facts ({spread}), at least {cell.goal:.4g} of them recalled: "
+            f"{recalled / result['n_params']:.3g} recalled facts per parameter"
+        )
     probes = sum(len(seed["probes"]) for seed in result["per_seed"])
     paragraph(f"{result['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")

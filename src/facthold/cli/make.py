@@ -129,12 +129,14 @@ def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
     start = time.perf_counter()
     with working(f"making a memory by {recipe.name}"):
         model = make_memory(recipe, problem, m, seed)
+    seconds, recall = time.perf_counter() - start, accuracy(model, problem)
     needed = bounds.bits_injective if map in ("identity", "injective") else bounds.bits_uniform
     return model, problem, {
         "recipe": recipe.name, "N": N, "d": d, "m": m, "M": problem.M, "map": map, "embeddings": embeddings,
-        "seed": seed, "seconds": time.perf_counter() - start, "recall": accuracy(model, problem),
+        "seed": seed, "seconds": seconds, "recall": recall,
         **_margins(smallest_margins(model, problem)), "n_params": model.n_params, "n_embeddings": problem.n_embeddings,
-        "params_per_fact": model.n_params / N, "bits": bits.parameters_bits(model), "bits_needed": needed(N, problem.M),
+        "params_per_fact": model.n_params / (recall * N) if recall else math.inf,
+        "bits": bits.parameters_bits(model), "bits_needed": needed(N, problem.M),
     }  # fmt: skip
 
 
@@ -247,9 +249,9 @@ def _say_memory(a: dict[str, Any], place: str) -> None:
         f"{a['recipe']} ({place}): {a['recall']:.2%} of {count(a['N'], 'association')} recalled; "
         f"made in {a['seconds']:.2f} s\n"
         f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}\n"
-        f"{a['n_params']} parameters, {a['params_per_fact']:.4g} per association; {a['bits']:.0f} bits in float32, "
-        f"where {a['bits_needed']:.0f} would tell all such maps apart; embeddings, beside them: "
-        f"{a['n_embeddings']:,} numbers"
+        f"{a['n_params']} parameters, {a['params_per_fact']:.4g} per association recalled; "
+        f"{a['bits']:.0f} bits in float32, where {a['bits_needed']:.0f} would tell all such maps apart; embeddings, "
+        f"beside them: {a['n_embeddings']:,} numbers"
     )
 
 

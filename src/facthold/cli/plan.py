@@ -19,7 +19,7 @@ from facthold.cli.printing import count, paragraph, print_json, show, width
 from facthold.facts.table import FactTable
 from facthold.plan.calibrations import FILE, Calibrations, product_rate, read, write
 from facthold.plan.laws import Interval
-from facthold.plan.plan import ACCURACY, Plan, Planned, fit_laws
+from facthold.plan.plan import ACCURACY, DAY, LONGEST, Plan, Planned, fit_laws
 from facthold.plan.plan import plan as make_plan
 from facthold.recipes import fact_recipes
 
@@ -95,22 +95,30 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
             "for one given table there is no such bound; but no model that knows so much of every table with these "
             f"answers, each as often, has fewer than {amount(given_bits)} bits ({size_text(given_bits / 8)})"
         )
-    _show_rows(made.rows)
+    shown = [row for row in made.rows if row.obstacle is None]
+    if shown:
+        _show_rows(shown)
+    if made.out_of_reach:
+        paragraph(made.out_of_reach)
     for row in made.rows:
         if row.reason is not None:
             paragraph(f"{row.name}: {row.reason}")
-    _warn(made.rows)
-    goals = {row.name: row.question.accuracy for row in made.rows if row.question is not None}
+    _warn(shown)
+    goals = {row.name: row.question.accuracy for row in shown if row.question is not None}
     for goal in sorted({*goals.values()} - {q.accuracy}):
         names = ", ".join(name for name in goals if goals[name] == goal)
         paragraph(f"sizes of {names}: for an accuracy of {goal:g}, the next that was calibrated")
+    if not shown:
+        return paragraph(
+            f"no recipe makes such a model here within {LONGEST / DAY:.0f} days; take fewer facts, or fewer at a time"
+        )
     paragraph(
         "params: enough for 9 of 10 new random tables or more; "
         + ("from: enough for 1 of 10 or fewer; " if width() >= COLUMNS else "")
         + f"times: calibrated at {made.calibrations.gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
     )
     if best := made.best:
-        typer.echo(f"smallest: {best.name}; {best.command(file) or 'far too large to be built by this program here'}")
+        typer.echo(f"smallest: {best.name}; {best.command(file)}")
 
 
 def _show_rows(rows: Sequence[Planned]) -> None:

@@ -1,7 +1,7 @@
 """A model with its facts, as a person meets it: built or loaded, asked, edited, looked into and saved."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,17 @@ class Guess:
 
 
 @dataclass(frozen=True)
+class Stands:
+    """How one right answer stands among all that a model might say."""
+
+    name: str
+    probability: float
+    margin: float  # its score minus that of the best wrong output; below 0, a wrong one is ahead of it
+    rank: int  # among all outputs, 1 for the one that is said
+    among_first: bool  # whether it is among the first k, k the number of right answers
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a model says to one question."""
 
@@ -50,6 +61,7 @@ class Answer:
     probability: float  # of what is said, by the softmax over all outputs
     runners_up: tuple[Guess, ...]  # the next answers; none where many questions are asked at once
     n_noise: int  # noise tokens in the prompt
+    all: tuple[Stands, ...] = ()  # every right answer, the best first; none where many questions are asked at once
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"in_table": self.right is not None}
@@ -226,7 +238,18 @@ class Model:
         scores = self.forward.U.astype(np.float64) @ states.F[0]
         best, p = np.argsort(-scores, kind="stable")[:top], softmax(scores)
         others = tuple(Guess(self.output_name(int(i)), float(p[i])) for i in best[1:])
-        return self._answer(s[0], r[0], row[0], best[0], margin, p[best[0]], others, len(tokens) - 3)
+        answer = self._answer(s[0], r[0], row[0], best[0], margin, p[best[0]], others, len(tokens) - 3)
+        return replace(answer, all=self._stands(int(row[0]), scores, p))
+
+    def _stands(self, row: int, scores: Float[np.ndarray, " M"], p: Float[np.ndarray, " M"]) -> tuple[Stands, ...]:
+        """Every right answer of a row of the table, the best first."""
+        right = [] if row == NONE else list(self.table.right(row))
+        wrong = np.delete(scores, right).max(initial=-np.inf)
+        ranks = {a: 1 + int((scores > scores[a]).sum()) for a in right}
+        return tuple(
+            Stands(self.output_name(a), float(p[a]), float(scores[a] - wrong), ranks[a], ranks[a] <= len(right))
+            for a in sorted(right, key=lambda a: -scores[a])
+        )
 
     def _answer(self, s: Any, r: Any, row: Any, said: Any, margin: Any, p: Any, others: tuple, n_noise: int) -> Answer:
         subjects, relations, answers = self.names
