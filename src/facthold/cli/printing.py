@@ -92,9 +92,10 @@ def show(
     lines = [[_Cells().vformat(cell, (), row) for cell in formats.values()] for row in rows]
     if title:
         paragraph(title)
-    heads = {name: max(map(len, name.split()), default=0) for name in formats}  # headings may be broken, cells not
-    widths = [max(head, *(len(line[i]) for line in lines), 0) for i, head in enumerate(heads.values())]
-    if sum(widths) + len(GAP) * (len(widths) - 1) > width():
+    whole = _widths({name: len(name) for name in formats}, lines)
+    broken = _widths({name: max(map(len, name.split()), default=0) for name in formats}, lines)  # headings, not cells
+    widths = whole if _fits(whole) else broken
+    if not _fits(widths):
         for name, *rest in lines:
             if name:
                 typer.echo(name)
@@ -102,12 +103,20 @@ def show(
                 "; ".join(f"{head} {part}" for head, part in zip(list(formats)[1:], rest, strict=True) if part), "    "
             )
         return
-    broken = [textwrap.wrap(name, size) for name, size in zip(formats, widths, strict=True)]
-    tall = max(map(len, broken))
-    above = [[""] * (tall - len(words)) + words for words in broken]  # headings stand on the line below them
+    headings = [textwrap.wrap(name, size) if name else [] for name, size in zip(formats, widths, strict=True)]
+    tall = max(map(len, headings))
+    above = [[""] * (tall - len(words)) + words for words in headings]  # each stands on the line below it
     rule = ["-" * size for size in widths]
     for line in (*zip(*above, strict=True), rule, *lines):
         typer.echo(GAP.join(part.ljust(size) for part, size in zip(line, widths, strict=True)).rstrip())
+
+
+def _widths(heads: Mapping[str, int], lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max([size, *(len(line[i]) for line in lines)]) for i, size in enumerate(heads.values())]
+
+
+def _fits(widths: Sequence[int]) -> bool:
+    return sum(widths) + len(GAP) * (len(widths) - 1) <= width()
 
 
 @contextmanager
