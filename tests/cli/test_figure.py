@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from odd_cells import PATIENCE
+
 Run = Callable[..., tuple[int, str, str]]
 PROGRAM = [sys.executable, "-m", "facthold"]
 TINY = """[fig1]
@@ -24,7 +26,7 @@ FIGURE = ("figure", "fig1", "--preset", "smoke", "--config", "tiny.toml")
 
 def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*PROGRAM, *arguments], cwd=cwd, env=os.environ.copy(), capture_output=True, text=True, timeout=300
+        [*PROGRAM, *arguments], cwd=cwd, env=os.environ.copy(), capture_output=True, text=True, timeout=PATIENCE
     )
 
 
@@ -145,7 +147,7 @@ def test_ctrl_c_ends_with_one_line_and_nothing_lost(folder: Path, run: Run) -> N
         if line.startswith("[1/"):  # one cell is stored, the others are being computed
             break
     running.send_signal(signal.SIGINT)
-    _, rest = running.communicate(timeout=60)
+    _, rest = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130
     assert "interrupted; cells that were finished are stored" in rest
     assert "Traceback" not in rest

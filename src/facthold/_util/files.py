@@ -121,7 +121,7 @@ def as_csv(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
 
 
 class _Lines(list[str]):
-    """Rows that end in a newline alone. A writer that ends them so itself would leave a cell with \\r in it unquoted, and
+    """Rows that end in a newline alone. A writer that ends them so itself leaves a cell with \\r in it unquoted, and
     whoever reads it would begin a new row there."""
 
     def write(self, line: str) -> None:
