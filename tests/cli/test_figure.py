@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from odd_cells import PATIENCE
+
 Run = Callable[..., tuple[int, str, str]]
 PROGRAM = [sys.executable, "-m", "facthold"]
 TINY = """[fig1]
@@ -27,7 +29,7 @@ FIGURE = ("figure", "fig1", "--preset", "smoke", "--config", "tiny.toml")
 
 def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*PROGRAM, *arguments], cwd=cwd, env=os.environ.copy(), capture_output=True, text=True, timeout=300
+        [*PROGRAM, *arguments], cwd=cwd, env=os.environ.copy(), capture_output=True, text=True, timeout=PATIENCE
     )
 
 
@@ -190,7 +192,7 @@ def test_ctrl_c_ends_with_one_line_and_nothing_lost(number: int, code: int, fold
         if line.startswith("[1/"):  # one cell is stored, the others are being computed
             break
     running.send_signal(number)
-    _, rest = running.communicate(timeout=60)
+    _, rest = running.communicate(timeout=PATIENCE)
     assert running.returncode == code
     assert "interrupted; 1 of 2 cells stored, and the same command goes on after them" in rest
     assert "Traceback" not in rest

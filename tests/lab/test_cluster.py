@@ -21,7 +21,7 @@ from facthold.lab.runner import run_cells
 from facthold.lab.status import sweeps
 from facthold.lab.store import Store
 from facthold.studies.memories.capacity import Capacity
-from odd_cells import Quiet, Sleeping, alive, starts, until
+from odd_cells import PATIENCE, Quiet, Sleeping, alive, starts, until
 from ray_nodes import ENVIRONMENT, Node, free_port
 
 pytest.importorskip("ray")
@@ -93,7 +93,7 @@ def test_a_node_dies_and_every_cell_is_found_once(head: tuple[Node, str], tmp_pa
         until(lambda: any(second.runs(pid) for _, pid in starts(log)))
         assert driver.poll() is None
         second.kill()
-        _, said = driver.communicate(timeout=80)
+        _, said = driver.communicate(timeout=PATIENCE)
     finally:
         second.kill()
     assert driver.returncode == 0, said
@@ -110,7 +110,7 @@ def test_a_node_dies_and_every_cell_is_found_once(head: tuple[Node, str], tmp_pa
 
 @pytest.mark.slow
 def test_the_same_bits_on_the_cluster(head: tuple[Node, str], tmp_path: Path) -> None:
-    _, said = drive("capacity", head[1], tmp_path).communicate(timeout=80)
+    _, said = drive("capacity", head[1], tmp_path).communicate(timeout=PATIENCE)
     only_ours(said)
     cell = Capacity(method="train:mlp-text", d=6, m=6, seeds=(0, 1), tolerance=0.2)
     with Store(tmp_path / "results.sqlite") as there, Store(tmp_path / "here.sqlite") as here:
@@ -125,7 +125,7 @@ def test_the_same_bits_on_the_cluster(head: tuple[Node, str], tmp_path: Path) ->
 @pytest.mark.slow
 def test_a_cell_that_always_kills_its_worker_is_named(head: tuple[Node, str], tmp_path: Path) -> None:
     driver = drive("deadly", head[1], tmp_path)
-    _, said = driver.communicate(timeout=80)
+    _, said = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 2
     last = only_ours(said)[-1]
     assert "given up after 4 tries" in last
@@ -138,7 +138,7 @@ def test_a_cell_that_always_kills_its_worker_is_named(head: tuple[Node, str], tm
 @pytest.mark.slow
 def test_what_a_cell_raises_reaches_the_driver(head: tuple[Node, str], tmp_path: Path) -> None:
     driver = drive("fail", head[1], tmp_path)
-    _, said = driver.communicate(timeout=80)
+    _, said = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 2
     assert only_ours(said)[-1] == "facthold: this cell cannot be computed"
 
@@ -149,12 +149,12 @@ def test_ctrl_c_ends_the_tasks_too(head: tuple[Node, str], tmp_path: Path) -> No
     driver = drive("long", head[1], tmp_path)
     until(lambda: len(starts(log)) == 1)
     os.killpg(driver.pid, signal.SIGINT)
-    _, said = driver.communicate(timeout=30)
+    _, said = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 130
     assert only_ours(said)[-1].endswith(
         "interrupted; none of 3 cells was finished, so that the same command begins again"
     )
-    until(lambda: not any(alive(pid) for _, pid in starts(log)), 30)
+    until(lambda: not any(alive(pid) for _, pid in starts(log)))
     assert len(starts(log)) == 1
 
 
@@ -183,7 +183,7 @@ def test_without_ray_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
 def refused(address: str, says: str, at: Path) -> None:
     _, start_up = timed("nonsense", at)  # refused before anything is asked: what the program itself takes to start
     line, seconds = timed(address, at)
-    assert seconds - start_up < 15
+    assert seconds < 15 + 4 * start_up  # a busy machine takes longer for both
     assert line.startswith(f"facthold: cannot reach a Ray cluster at {address}")
     assert says in line
 
@@ -192,7 +192,7 @@ def timed(address: str, at: Path) -> tuple[str, float]:
     """The one line of a program that could not connect, and the seconds until it ended."""
     begun = time.monotonic()
     driver = drive("sleep", address, at)
-    output, said = driver.communicate(timeout=60)
+    output, said = driver.communicate(timeout=PATIENCE)
     assert (driver.returncode, output) == (2, ""), said
     (line,) = said.strip().splitlines()
     return line, time.monotonic() - begun

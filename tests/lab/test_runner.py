@@ -26,7 +26,7 @@ from facthold.lab.status import Best, Tally, sweeps
 from facthold.lab.store import Store
 from facthold.lab.workers import Workers
 from facthold.studies.memories.capacity import Capacity
-from odd_cells import IMPORTED, Compiling, Deadly, Failing, Guessed, Quiet, Sleeping, alive, starts, until
+from odd_cells import IMPORTED, PATIENCE, Compiling, Deadly, Failing, Guessed, Quiet, Sleeping, alive, starts, until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
@@ -190,8 +190,8 @@ def test_workers_end_with_their_driver_in_the_middle_of_a_cell(how: signal.Signa
             os.killpg(driver.pid, how)  # as a terminal does: to the driver and its workers
         else:
             driver.send_signal(how)
-        _, said = driver.communicate(timeout=30)
-        until(lambda: not any(alive(pid) for _, pid in starts(log)), 10)
+        _, said = driver.communicate(timeout=PATIENCE)
+        until(lambda: not any(alive(pid) for _, pid in starts(log)))
     finally:
         driver.kill()
     assert said.count("Traceback") <= 1  # the driver's own, and no worker's
@@ -272,7 +272,7 @@ def test_a_disk_that_takes_no_more_ends_the_run_in_one_line_and_loses_nothing(tm
     (tmp_path / "fill.py").write_text(FULL)
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     done = subprocess.run(
-        [sys.executable, "fill.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        [sys.executable, "fill.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
         env={k: v for k, v in os.environ.items() if k != "FACTHOLD_STORE"},
     )  # fmt: skip
     assert done.returncode == 2, done.stderr

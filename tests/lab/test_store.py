@@ -233,7 +233,7 @@ def test_a_killed_process_loses_nothing_that_it_announced(path: Path) -> None:
 
 def test_two_processes_write_to_one_file(path: Path) -> None:
     workers = [start_worker(path, 40) for _ in range(2)]
-    outputs = [worker.communicate(timeout=60)[0] for worker in workers]
+    outputs = [worker.communicate(timeout=300)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0]
     assert {int(n) for output in outputs for n in output.split()[1:]} == set(range(40))
     with Store(path) as store:
