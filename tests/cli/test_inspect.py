@@ -29,14 +29,14 @@ def test_what_is_not_decided_does_not_pass(
 
 
 def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
-    code, out, err = run("verify", "margin-in-image", "gradient-step", "--preset", "smoke", "--json")
+    code, out, err = run("verify", "margin-outside-image", "gradient-step", "--preset", "smoke", "--json")
     assert code == 0, err
     lines = json.loads(out)
-    assert [line["id"] for line in lines] == ["margin-in-image", "gradient-step"]
+    assert [line["id"] for line in lines] == ["margin-outside-image", "gradient-step"]
     names = {"id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next"}
     assert all(set(line) == names for line in lines)
     assert all(line["verdict"] == "holds" for line in lines)
-    assert "2 holds: " in run("verify", "margin-in-image", "gradient-step", "--preset", "smoke", "--stored")[1]
+    assert "2 holds: " in run("verify", "margin-outside-image", "gradient-step", "--preset", "smoke", "--stored")[1]
     stored = json.loads(run("verify", "--preset", "smoke", "--stored", "--json")[1])
     assert {line["verdict"] for line in stored} == {"holds", "not run"}
     listed = json.loads(run("list", "--json")[1])
@@ -49,7 +49,7 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
 
 def test_the_bound_passes_over_results_of_another_version(folder: Path, run: Run) -> None:
     """A store may have recipes, kinds and versions that this program does not know; it still checks the others."""
-    code, _, err = run("verify", "margin-in-image", "--preset", "smoke")
+    code, _, err = run("verify", "margin-outside-image", "--preset", "smoke")
     assert code == 0, err
     database = sqlite3.connect(folder / "facthold-results.sqlite")
     for key, change in (("a", "kind = 'capacity', spec = '{\"method\":\"readout\",\"d\":8}'"), ("b", "kind = 'gone'"),
