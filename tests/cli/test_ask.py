@@ -78,7 +78,7 @@ def test_questions_with_space_after_the_comma(models: Path, run: Run) -> None:
     assert code == 0
     assert out.splitlines()[1].startswith("Peru,capital,Lima,")
     Path("empty.csv").write_text("")
-    assert "no column 'subject'" in run("ask", "m.safetensors", "--file", "empty.csv")[2]
+    assert "empty.csv is empty" in run("ask", "m.safetensors", "--file", "empty.csv")[2]
 
 
 def test_a_file_of_questions(models: Path, run: Run) -> None:
@@ -147,7 +147,7 @@ def test_whatever_is_shown_the_head_that_counts_is_and_the_rows_add_up_to_the_ma
     found = json.loads(run("locate", "m.safetensors", *of, "--json")[1])
     code, out, _ = run("locate", "m.safetensors", *of, "--top", str(top))
     assert code == 0
-    lines = out[out.index("────") :].partition("without the")[0].splitlines()[1:]
+    lines = out[out.index("------") :].partition("without the")[0].splitlines()[1:]
     rows = [[cell for cell in re.split("  +", line.strip()) if cell] for line in lines if line.strip()]
     adds = {name: float(cells[0]) for name, *cells in rows}
     heads = [part for part in found["parts"] if part["direct"] is not None]

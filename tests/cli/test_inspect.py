@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from facthold.lab import registry
+from facthold.lab.cells import key_of
 from facthold.lab.claim import Judged, Judgement, Verdict
 from facthold.lab.runner import run_cells
 from facthold.lab.status import sweeps
@@ -54,15 +55,15 @@ def test_smoke_prints_no_verdict_that_its_sizes_cannot_support(folder: Path, run
 
 
 def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
-    code, out, err = run("verify", "margin-in-image", "gradient-step", "--preset", "smoke", "--json")
+    code, out, err = run("verify", "margin-outside-image", "gradient-step", "--preset", "smoke", "--json")
     assert code == 0, err
     lines = json.loads(out)
-    assert [line["id"] for line in lines] == ["margin-in-image", "gradient-step"]
+    assert [line["id"] for line in lines] == ["margin-outside-image", "gradient-step"]
     names = {"id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next",
              "judgement"}  # fmt: skip
     assert all(set(line) == names for line in lines)
     assert all(line["verdict"] == "holds" for line in lines)
-    assert "2 holds: " in run("verify", "margin-in-image", "gradient-step", "--preset", "smoke", "--stored")[1]
+    assert "2 holds: " in run("verify", "margin-outside-image", "gradient-step", "--preset", "smoke", "--stored")[1]
     stored = json.loads(run("verify", "--preset", "smoke", "--stored", "--json")[1])
     assert {line["verdict"] for line in stored} == {"holds", "not run"}
     listed = json.loads(run("list", "--json")[1])
@@ -75,13 +76,15 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
 
 def test_the_bound_passes_over_results_of_another_version(folder: Path, run: Run) -> None:
     """A store may have recipes, kinds and versions that this program does not know; it still checks the others."""
-    code, _, err = run("verify", "margin-in-image", "--preset", "smoke")
+    code, _, err = run("verify", "margin-outside-image", "--preset", "smoke")
     assert code == 0, err
     database = sqlite3.connect(folder / "facthold-results.sqlite")
-    for key, change in (("a", "kind = 'capacity', spec = '{\"method\":\"readout\",\"d\":8}'"), ("b", "kind = 'gone'"),
-                        ("c", "version = 99")):  # fmt: skip
+    changes = ('kind = \'capacity\', spec = \'{"method":"readout","d":8}\'', "kind = 'gone'", "version = 99")
+    for change in changes:
         database.execute("CREATE TEMP TABLE copied AS SELECT * FROM results WHERE kind = 'margins' LIMIT 1")
-        database.execute(f"UPDATE copied SET key = '{key}', {change}")
+        database.execute(f"UPDATE copied SET {change}")
+        of = database.execute("SELECT kind, version, spec FROM copied").fetchone()
+        database.execute("UPDATE copied SET key = ?", [key_of(*of[:2], json.loads(of[2]))])
         database.execute("INSERT INTO results SELECT * FROM copied")
         database.execute("DROP TABLE copied")
     database.commit()
@@ -111,7 +114,7 @@ def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Pa
         (["results", "--csv", "--json"], "take one of"),
         (["results", "-o", "x.csv"], "--output goes with --csv or --parquet"),
         (["results", "--kind", "capacty", "--store", "nothing.sqlite"], "unknown kind of cell 'capacty'"),
-        (["bench", "--seconds", "0"], "--seconds 0 must be above 0"),
+        (["bench", "--seconds", "0"], "--seconds 0.0 must be above 0 and at most 600"),
         (["verify", "margin"], "unknown claim"),
         (["verify", "--workers", "2", "--ray", "auto"], "take one of --workers and --ray"),
         (["verify", "--stored", "--store", "nothing.sqlite"], "no claim has all of its cells stored"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from facthold.cli.plan import amount, size_text, times_text
+from facthold.cli.printing import amount, size_text, times_text
 from facthold.plan.laws import Interval
 from facthold.plan.plan import whole_number
 from facthold.recipes import fact_recipes
@@ -18,7 +18,7 @@ from facthold.theory.limits_facts import known_blocks_bits
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is always as fast and as large."""
     monkeypatch.setattr("facthold.plan.plan.product_rate", lambda: 10.0)
-    monkeypatch.setattr("facthold.plan.plan.machine_memory", lambda: 16 * 2**30)
+    monkeypatch.setattr("facthold.plan.plan.available", lambda: 16 * 2**30)
 
 
 Run = Callable[..., tuple[int, str, str]]

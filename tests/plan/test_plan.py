@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from facthold._util.errors import FactholdError, machine_memory
+from facthold._util.errors import FactholdError
+from facthold._util.memory import available
 from facthold.construct.attention import gaps, partition, partition_into, separating_keys
 from facthold.construct.dimensions import separating_dimensions, tokens_per_head
 from facthold.facts.problem import seeded_recall, seeded_table
@@ -247,7 +248,7 @@ def test_a_plan_has_every_recipe_and_only_finite_numbers(S: int, R: int, D: int)
             d, H, d_h, m = (row[name] for name in Shape._fields)
             assert row["n_params"] == pytest.approx(4 * H * d * d_h + 2 * m * d)
             assert row["megabytes"]["float32"] == pytest.approx(4 * row["n_params"] / 1e6)
-            too_large = 8 * row["n_params"] > machine_memory()
+            too_large = 8 * row["n_params"] > available()
             assert (row["command"] is None) == (row["obstacle"] is not None) == (too_large or row["seconds"] > LONGEST)
             assert 32 * row["n_params"] >= about["bits"]  # no law goes below what no model can do
     planned = [row for row in about["recipes"] if row["reason"] is None]

@@ -18,8 +18,7 @@ from facthold.cli.inputs import (
     split_names,
     writable_file,
 )
-from facthold.cli.plan import times_text
-from facthold.cli.printing import count, messages, paragraph, print_json, working
+from facthold.cli.printing import count, messages, paragraph, print_json, times_text, working
 from facthold.facts.files import kind_for, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally

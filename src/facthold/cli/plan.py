@@ -15,17 +15,14 @@ from facthold._util.files import JSON
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_given, refuse, writable_file
-from facthold.cli.printing import count, paragraph, print_json, show, width
+from facthold.cli.printing import amount, count, paragraph, print_json, show, size_text, times_text, width
 from facthold.facts.table import FactTable
 from facthold.plan.calibrations import FILE, Calibrations, product_rate, read, write
-from facthold.plan.laws import Interval
 from facthold.plan.plan import ACCURACY, DAY, LONGEST, Plan, Planned, fit_laws
 from facthold.plan.plan import plan as make_plan
 from facthold.recipes import fact_recipes
 
 COLUMNS = 100  # of a terminal that has room for all number formats
-BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400}
 
 
 @command()
@@ -213,26 +210,3 @@ def _warn(rows: Sequence[Planned]) -> None:
         factors = (f"{name} is outside by a factor of {amount(by, 3)}" for name, by in ours[0].outside.items())
         names = ", ".join(row.name for row in ours)
         paragraph(f"* extrapolated: {names}: calibrated on {text}; {', '.join(factors)}")
-
-
-def amount(n: float, digits: int = 9) -> str:
-    """A number as it is read: whole with commas up to so many digits, then with a power of ten."""
-    if n >= 10**digits - 0.5:
-        precision = 2 if n < 1e10 else 1 if n < 1e100 else 0
-        return f"{float(n):.{precision}e}".replace("e+0", "e").replace("e+", "e")
-    return f"{round(n):,}" if n >= 999.5 or abs(n - round(n)) < 1e-9 * max(1, abs(n)) else f"{n:.3g}"
-
-
-def size_text(size: float) -> str:
-    """Bytes in the unit that suits them."""
-    unit = next((unit for unit, one in BYTES.items() if size < 999.5 * one), "TB")
-    return f"{amount(size / BYTES[unit], 4)} {unit}"
-
-
-def times_text(seconds: Interval) -> str:
-    """What is expected, and the interval in the same unit: '4.9 s (3.5-6.7)'."""
-    if seconds.expected >= 1000 * TIMES["y"]:
-        return "> 1,000 years"
-    unit = next((unit for unit, one in TIMES.items() if seconds.expected < 120 * one), "y")
-    low, expected, high = (f"{n:.2g}" if n < 99.5 else amount(round(n), 5) for n in (s / TIMES[unit] for s in seconds))
-    return f"{expected} {unit} ({low}-{high})"

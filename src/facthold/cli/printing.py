@@ -8,17 +8,22 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+
+if TYPE_CHECKING:
+    from facthold.plan.laws import Interval
 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
 SLOWER = 0.5  # and at least so much of the time that it took up to the last one: few lines, however long it takes
 SPINNER = 2  # columns of what turns before a line
 EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
 GAP = "  "  # between the columns of a table
+BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400}
 
 
 def count(n: int, what: str) -> str:
@@ -138,3 +143,26 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
             spoke, heard = time.monotonic(), news
 
     yield say
+
+
+def amount(n: float, digits: int = 9) -> str:
+    """A number as it is read: whole with commas up to so many digits, then with a power of ten."""
+    if n >= 10**digits - 0.5:
+        precision = 2 if n < 1e10 else 1 if n < 1e100 else 0
+        return f"{float(n):.{precision}e}".replace("e+0", "e").replace("e+", "e")
+    return f"{round(n):,}" if n >= 999.5 or abs(n - round(n)) < 1e-9 * max(1, abs(n)) else f"{n:.3g}"
+
+
+def size_text(size: float) -> str:
+    """Bytes in the unit that suits them."""
+    unit = next((unit for unit, one in BYTES.items() if size < 999.5 * one), "TB")
+    return f"{amount(size / BYTES[unit], 4)} {unit}"
+
+
+def times_text(seconds: "Interval") -> str:
+    """What is expected, and the interval in the same unit: '4.9 s (3.5-6.7)'."""
+    if seconds.expected >= 1000 * TIMES["y"]:
+        return "> 1,000 years"
+    unit = next((unit for unit, one in TIMES.items() if seconds.expected < 120 * one), "y")
+    low, expected, high = (f"{n:.2g}" if n < 99.5 else amount(round(n), 5) for n in (s / TIMES[unit] for s in seconds))
+    return f"{expected} {unit} ({low}-{high})"
