@@ -157,9 +157,9 @@ def test_whatever_is_shown_the_head_that_counts_is_and_the_rows_add_up_to_the_ma
     assert sum(name.startswith("head ") for name in adds) == min(top, len(heads))
     assert ("the rest" in adds) == (top < len(heads))
     margin = adds.pop("margin")
-    assert margin == pytest.approx(found["margin"], rel=1e-3)
-    # each number has four digits
-    assert sum(adds.values()) == pytest.approx(margin, abs=1e-3 * sum(map(abs, adds.values())))
+    assert margin == pytest.approx(found["margin"], rel=5e-3)
+    # each number has three digits
+    assert sum(adds.values()) == pytest.approx(margin, abs=5e-3 * sum(map(abs, adds.values())))
 
 
 def test_a_file_without_a_checksum_is_asked_with_a_note(models: Path, run: Run) -> None:
