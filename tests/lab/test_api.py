@@ -85,7 +85,7 @@ def test_claims_are_those_that_were_asked_for(store: Path, tmp_path: Path) -> No
 
 def test_a_fresh_process_computes_cells_side_by_side(tmp_path: Path) -> None:
     """Cells import what computes when they run. Several threads that do so at once would meet half of a package."""
-    claims = "fh.verify('gradient-step', 'rounding', 'margin-in-image', preset='smoke')"
+    claims = "fh.verify('gradient-step', 'rounding', 'margin-outside-image', preset='smoke')"
     code = f"import facthold as fh; print(*(judged.judgement for judged in {claims}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["holds"] * 3, done.stderr

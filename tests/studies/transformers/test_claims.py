@@ -206,7 +206,7 @@ def test_few_heads_must_all_fall_short_and_many_reach_on_average() -> None:
 
 
 def test_the_claims_on_the_heat_map_are_judged_on_other_seeds_than_chose_them() -> None:
-    for id, seeds in (("attention-for-mlp", {4, 5, 6, 7, 8, 9}), ("attention-floor", {4, 5, 6, 7})):
+    for id, seeds in (("attention-for-mlp", {10, 11, 12, 13, 14, 15}), ("attention-floor", {4, 5, 6, 7})):
         cells: list[Any] = claim(id).cells("quick")
         assert {cell.seed for cell in cells} == seeds
 
