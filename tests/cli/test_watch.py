@@ -72,6 +72,7 @@ def saved(files: Path) -> Iterator[Result]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("facthold.studies.learning.animation.FRAMES", 12)
         patch.setattr("facthold.studies.learning.animation.AT_END", 1)
+        patch.setenv("COLUMNS", "1000")  # no line is broken
         yield invoke("watch", str(files / "facts.csv"), "--output", str(files / "run"))
 
 
@@ -283,7 +284,7 @@ def test_the_live_view_fits_a_terminal_and_shows_curve_levels_and_questions(seen
         (["FILE", "--question", "person 3, tast"], "unknown relation 'tast'; did you mean 'taste'"),
         (["FILE", *["--question", "person 3, taste"] * 6], "at most 5"),
         (["FILE", "--lr", "-1"], "--lr -1.0 must be above 0"),
-        (["FILE", "--lr", "nan"], "--lr nan must be above 0"),
+        (["FILE", "--lr", "nan"], "--lr nan must be a finite number"),
         (["FILE", "--alpha", "0"], "--alpha 0.0 must be at least 1e-30 and at most 1"),
         (["FILE", "--output", "FILE"], "itself, which would be lost"),
         (["FILE", "--steps", "0"], "--steps 0 must be at least 1"),

@@ -107,8 +107,8 @@ def section(image: Path) -> dict[str, Any]:
 
 
 def test_everything_is_on_the_page(image: Path, tmp_path: Path) -> None:
-    path = write_report(tmp_path / "out" / "report.html", [drawn(image)], [claim()], ORIGIN)
-    assert path == tmp_path / "out" / "report.html"
+    path = write_report(tmp_path / "report.html", [drawn(image)], [claim()], ORIGIN)
+    assert path == tmp_path / "report.html"
     page = Page(path.read_text("utf-8"))
     cells = page.words("td") + page.words("th")
     for text in ("theorem-1", "theorem 1", "N <= d^2", "1", "1.235", "–", "✓ holds"):
@@ -193,6 +193,7 @@ def test_a_page_without_anything_is_still_a_page() -> None:
 
 def test_a_second_report_replaces_the_first(image: Path, tmp_path: Path) -> None:
     path = tmp_path / "page" / "report.html"
+    path.parent.mkdir()
     write_report(path, [], [], ORIGIN)
     write_report(path, [drawn(image)], [], ORIGIN)
     assert "Figure 1" in path.read_text("utf-8")
@@ -200,7 +201,7 @@ def test_a_second_report_replaces_the_first(image: Path, tmp_path: Path) -> None
 
 
 def test_what_cannot_be_written_or_read_is_told_in_one_line(image: Path, tmp_path: Path) -> None:
-    with pytest.raises(FactholdError, match=f"cannot write {tmp_path}"):
+    with pytest.raises(FactholdError, match=f"{tmp_path} is a folder"):
         write_report(tmp_path, [drawn(image)], [], ORIGIN)
     image.unlink()
     with pytest.raises(FactholdError, match="draw it again: facthold figure 1") as error:

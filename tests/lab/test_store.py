@@ -28,7 +28,7 @@ from facthold.lab.cells import Cell, Result
 from facthold.lab.provenance import commit_of, provenance, source_commit
 from facthold.lab.runner import run_cells
 from facthold.lab.store import APPLICATION_ID, SCHEMA_VERSION, Store, default_store_path, from_json, to_json
-from odd_cells import Sleeping
+from odd_cells import IMPORTED, Sleeping
 
 NOBODY = 65534
 
@@ -68,7 +68,9 @@ def work(path: str, count: int) -> None:
 
 
 def start_worker(path: Path, count: int) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, __file__, str(path), str(count)], stdout=subprocess.PIPE, text=True)
+    arguments = [sys.executable, __file__, str(path), str(count)]
+    environment = os.environ | {"PYTHONPATH": IMPORTED}
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 @pytest.fixture
@@ -415,8 +417,11 @@ def test_a_folder_and_a_file_as_folder_are_refused(tmp_path: Path) -> None:
     one_line(error, tmp_path / "file" / "results.sqlite")
 
 
-def test_folders_on_the_way_are_made(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_refused_and_any_name_is_one(tmp_path: Path) -> None:
     path = tmp_path / "a b" / "100% #1?" / "results.sqlite"
+    with pytest.raises(FactholdError, match="there is no folder"):
+        Store(path)
+    path.parent.mkdir(parents=True)
     with Store(path) as store:
         store.put(Square(n=1), {"square": 1}, 0.0)
     assert path.is_file()

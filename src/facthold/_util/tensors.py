@@ -31,7 +31,17 @@ def tensors_as_bytes(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any])
     """The contents of a file with these arrays, and with ``about``, which says what they are."""
     text = json.dumps({"format": str(FORMAT), "facthold": facthold.__version__, **about})
     whole = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    return save(whole, {ABOUT: text, CHECKSUMS: json.dumps(_checksums(text, whole))})
+    return _in_order(save(whole, {ABOUT: text, CHECKSUMS: json.dumps(_checksums(text, whole))}))
+
+
+def _in_order(contents: bytes) -> bytes:
+    """With the metadata in one order: safetensors has them in any, and the same model is to be the same file."""
+    end = 8 + int.from_bytes(contents[:8], "little")
+    header = json.loads(contents[8:end])
+    header[METADATA] = dict(sorted(header[METADATA].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
+    return len(text).to_bytes(8, "little") + text + contents[end:]
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -132,7 +132,7 @@ def _finish(
             f"parameters, {about['more_params']} more than before"
         )
     if written and not json:
-        typer.echo(f"model: {file_in_words(about)}")
+        paragraph(f"model: {file_in_words(about)}")
     if not written:
         names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}" for r in failed[:SHOWN])
         raise FactholdError(

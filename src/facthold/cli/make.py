@@ -110,7 +110,7 @@ def make(
 
         about |= inputs.about_file(write_model(output, model, problem, redraw=redraw))
         if not json:
-            typer.echo(f"model: {inputs.file_in_words(about)}")
+            paragraph(f"model: {inputs.file_in_words(about)}")
     if json:
         print_json(about)
 

@@ -217,7 +217,10 @@ def _redraw(arrays: Mapping[str, np.ndarray], drawing: Drawing, about: Mapping[s
     """Embeddings that a file has left out, if they are those that it was written with."""
     (S, R, A), n_noise, d = SRA, about["n_noise"], about["d"]
     _check_integers(n_noise=n_noise, d=d)
-    check_memory(f"n_noise={n_noise} with d={d}", 12.0 * (S + R + n_noise + 1 + A) * d)
+    try:
+        check_memory(f"n_noise={n_noise} with d={d}", 12.0 * (S + R + n_noise + 1 + A) * d)
+    except FactholdError as error:  # of the file: it is said with its name
+        raise ValueError(str(error)) from error
     phi = drawing.phi((S, R, n_noise, 1, A), d)
     if "changed" in arrays:
         phi[arrays["changed"]] = arrays["changed_phi"]
