@@ -1,6 +1,9 @@
 """All tests run as the command line does: `import facthold` settles threads and keeps compiled programs."""
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +33,20 @@ def pytest_runtest_teardown() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slow ones first, so that no worker is alone with one of them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """Signals do what they do by default, and again after each test: processes that tests start would inherit that one
+    is ignored, from a command that was stopped in this process or from a shell that had put the tests aside."""
+    numbers = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number, handler in before.items():
+        if handler == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    yield
+    for number in numbers:
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
