@@ -3,19 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# The claims that take seconds; the figures bring the cells of three more. `facthold verify` checks all.
+# The claims that take seconds, and those whose cells the figures bring. `facthold verify` checks all.
 DEMO_CLAIMS := margin-in-image margin-outside-image gradient-step rounding layerwise
+FIGURE_CLAIMS := linear-trained-growth mlp-trained-growth fixed-outputs-growth
+space := $(subst ,, )
+comma := ,
 # Figures that docs/findings.md quotes, beside all claims.
 QUOTED := ladder heatmap robustness transfer task storage edits efficiency zipf
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check mutants findings format bench clean
+.PHONY: help install demo test check fuzz mutants kill findings format bench clean
 
 help:
 	@echo "make demo     figures, claims and a report on embedded defaults (minutes)"
 	@echo "make test     check and all tests"
 	@echo "make check    ruff and mypy"
+	@echo "make fuzz     thousands of random files, numbers and configs, of which none may end in a traceback (an hour)"
 	@echo "make mutants  every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
+	@echo "make kill     commands killed at random moments and started again: a table of how they ended (half an hour)"
 	@echo "make findings every number of docs/findings.md: computes what out/findings.sqlite lacks (hours from nothing; goes on)"
 	@echo "make format   format the code"
 	@echo "make bench    training speed beside a plain implementation"
@@ -30,13 +35,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 demo: $(STAMP)
+	@mkdir -p out
 	$(BIN)/facthold verify $(DEMO_CLAIMS) --store out/demo.sqlite
 	$(BIN)/facthold make --recipe train -S 16 -R 16 -d 16 -H 8 -o out/transformer.safetensors
 	$(BIN)/facthold facts countries -o out/countries.csv
 	$(BIN)/facthold build out/countries.csv -o out/countries.safetensors
 	$(BIN)/facthold ask out/countries.safetensors France capital
 	$(BIN)/facthold watch countries -o out/watch
-	$(BIN)/facthold reproduce fig1 fig5 fig6 ladder --figures-only --store out/demo.sqlite -o out
+	$(BIN)/facthold reproduce fig1 fig5 fig6 ladder --claims $(subst $(space),$(comma),$(DEMO_CLAIMS) $(FIGURE_CLAIMS)) --store out/demo.sqlite -o out
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -46,11 +52,18 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+fuzz: $(STAMP)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 tests/facts/test_any_file.py tests/cli/test_any_input.py tests/lab/test_claim.py
+
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py --workers 2
 
+kill: $(STAMP)
+	$(BIN)/python tests/kill/run.py --workers 2
+
 findings: $(STAMP)
-	$(BIN)/facthold reproduce $(QUOTED) --store out/findings.sqlite -o out/findings
+	@mkdir -p out
+	$(BIN)/facthold reproduce $(QUOTED) --claims all --store out/findings.sqlite -o out/findings
 	$(BIN)/python docs/render.py
 
 format: $(STAMP)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import hermite_e
 
-TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
+TYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8", "U8": "u1"}
 VOCABULARY, ANSWERS = "vocabulary", "answers"
 
 
@@ -29,9 +29,43 @@ def read(path: str | Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     tensors = {}
     for name, entry in header.items():
         first, last = (start + offset for offset in entry["data_offsets"])
-        array = np.frombuffer(raw[first:last], TYPES[entry["dtype"]]).reshape(entry["shape"])
-        tensors[name] = array.astype(np.float64 if entry["dtype"].startswith("F") else np.int64)
-    return about, tensors
+        tensors[name] = np.frombuffer(raw[first:last], TYPES[entry["dtype"]]).reshape(entry["shape"])
+    for name, grid in about.get("packed", {}).items():
+        tensors[f"model.{name}"] = unpacked(grid, tensors.pop(f"packed.{name}"), tensors.pop(f"steps.{name}"))
+    if "problem" in about and "problem.phi" not in tensors:
+        tensors["problem.phi"] = drawn(about["problem"], tensors)
+    wide = {"f": np.float64, "i": np.int64}
+    return about, {name: array.astype(wide[array.dtype.kind]) for name, array in tensors.items()}
+
+
+def unpacked(grid: dict[str, Any], groups: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Weights on a grid, digit by digit: a group of bytes is a number whose digits in base L are levels."""
+    L, digits = grid["levels"], []
+    for group in groups:
+        number = int.from_bytes(group.tobytes(), "little")
+        for _ in range(grid["per_group"]):
+            number, digit = divmod(number, L)
+            digits.append(digit)
+        assert number == 0
+    points = np.array(digits[: math.prod(grid["shape"])], float) - (L - 1) / 2
+    return steps * points.reshape(grid["shape"]).astype(steps.dtype)
+
+
+def drawn(problem: dict[str, Any], tensors: dict[str, np.ndarray]) -> np.ndarray:
+    """Embeddings that a file has left out: a stream of random rows for each kind of token, but for changed rows."""
+    drawing, d = problem["drawing"], problem["drawing"]["d"]
+    blocks = []
+    for n, key in zip((problem["S"], problem["R"], drawing["n_noise"], 1, problem["A"]), drawing["keys"], strict=True):
+        rows = np.random.Generator(np.random.Philox(key=np.array(key, np.uint64))).standard_normal((n, d))
+        if drawing["kind"] == "signs":
+            rows = np.where(rows > 0, 1.0, -1.0)
+        blocks.append(
+            rows / (np.sqrt((rows**2).sum(axis=1, keepdims=True)) if drawing["kind"] == "sphere" else np.sqrt(d))
+        )
+    phi = np.concatenate(blocks).astype(np.float32)
+    if "problem.changed" in tensors:
+        phi[tensors["problem.changed"]] = tensors["problem.changed_phi"]
+    return phi
 
 
 def activate(name: str, z: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from facthold.construct.selected import selecting_attention, solved_values
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable, random_table
+from facthold.memory.activations import Polynomial
 from facthold.models.transformer import Transformer
 
 Known = tuple[Transformer, FactualRecall]
@@ -64,6 +65,13 @@ def random_model(*, m: int = 40, bias: bool = True, scaled: bool = True, outputs
         b = jnp.asarray(np.random.default_rng(0).normal(size=m), jnp.float32)
         model = eqx.tree_at(lambda t: t.mlp.b, model, b)
     return model, problem
+
+
+@cache
+def polynomial() -> Known:
+    """As `random_model`, with an activation that is not linear once gates are settled."""
+    model = Transformer.init(16, 4, 4, 8, key=jax.random.key(0), sigma=Polynomial((1.0,) * 3))
+    return model, random_model()[1]
 
 
 @cache

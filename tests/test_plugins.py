@@ -121,7 +121,7 @@ def main():
     found["calibrated"] = rows["toy-facts"]
     store, out = sys.argv[1:]
     api.run_figure("toy-figure", "smoke", store=store)
-    made = api.reproduce("toy-figure", preset="smoke", store=store, out=out, figures_only=True)
+    made = api.reproduce("toy-figure", preset="smoke", store=store, out=out)
     found |= {"page": made.page.read_text(), "verdicts": {claim.id: claim.verdict for claim in made.claims}}
     from facthold.facts.table import FactTable
     from facthold.knowledge.build import build
@@ -163,7 +163,7 @@ def test_every_toy_is_in_the_lists(found: dict[str, Any]) -> None:
 
 
 def test_a_memory_recipe_is_a_rung_of_the_ladder(found: dict[str, Any]) -> None:
-    assert found["ladder"] == [16, 22, 32]
+    assert found["ladder"] == [16, 22]
     assert found["capacity"] == "found"
 
 
@@ -177,7 +177,7 @@ def test_a_fact_recipe_is_planned_and_builds(found: dict[str, Any]) -> None:
 
 
 def test_a_figure_and_a_claim_are_in_the_report(found: dict[str, Any]) -> None:
-    assert found["verdicts"]["toy-claim"] == "holds"
+    assert found["verdicts"]["toy-claim"] == "runs"  # its smoke cells support no verdict
     assert "toy-claim" in found["page"]
     assert "Squares" in found["page"]
 

@@ -103,7 +103,7 @@ def test_p_of_a_frame_is_read(frame: Any) -> None:
         (["abc"], "facts, row 0 is 'abc'"),
         ({"France": "Paris"}, r"facts, a key is 'France'; write it as \(subject, relation\)"),
         ([*ROWS, ("Peru", "capital", "Cusco")], r"facts, row 3: .*\('Peru', 'capital'\) has .* on_conflict='first'"),
-        ("facts.xlsx", "names end in .csv"),
+        ("facts.xlsx", "no such file: facts.xlsx"),
     ],
 )
 def test_what_is_no_fact_is_named_by_row_and_column(facts: Any, message: str) -> None:

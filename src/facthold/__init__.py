@@ -7,7 +7,7 @@ How many facts fit in how many parameters, which weights hold them, and how trai
     model = fh.build("countries.csv")                     # or a pandas frame, a list, a dictionary
     model.ask("France", "capital").answer                 # 'Paris'
     model.edit("France", "capital", "Lyon").report        # what else changed
-    model.locate("France", "capital").parts[0]            # the part of the model that holds it
+    model.locate("France", "capital").sentence            # which parts of the model hold it
     fh.run_figure("fig4", preset="quick")                 # the paper's experiments, and fh.verify its claims
 
 Every name below is imported when it is first used: `import facthold` alone loads neither JAX nor NumPy. See

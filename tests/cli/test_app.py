@@ -1,6 +1,8 @@
 """The program itself: which module makes which command, and what each has to load."""
 
 import importlib
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +14,9 @@ import typer
 import known
 from facthold import __version__
 from facthold._util.errors import FactholdError
-from facthold.cli.app import COMMANDS, SECTIONS, _command, _load, app, in_options
+from facthold.cli.app import COMMANDS, SECTIONS, STOPS, _command, _listen, _load, app, in_options, interrupted
 from facthold.models.saving import save_model
+from odd_cells import IMPORTED
 
 HEAVY = {"jax", "jaxlib", "equinox", "optax", "diffrax", "matplotlib", "ray", "pyarrow", "pandas", "scipy.stats"}
 """Each takes a second or so to import."""
@@ -144,3 +147,100 @@ def test_debug_shows_the_traceback(run: Callable[..., tuple[int, str, str]]) -> 
     )
     assert done.returncode != 0
     assert "Traceback" in done.stderr
+
+
+STOPPED = """
+import sys, time
+from facthold._util.files import MODEL, TEXT, writing
+from facthold.cli.app import app, main
+
+def wait():
+    print("now", flush=True)
+    time.sleep(60)
+
+@app.command()
+def nothing():
+    with writing("half.txt", TEXT) as stream:
+        stream.write(b"half of it")
+        stream.flush()
+        wait()
+
+@app.command()
+def file():
+    with writing("whole.txt", TEXT) as stream:
+        stream.write(b"all of it")
+    nothing()
+
+@app.command()
+def kept():
+    with writing(".m.kept", TEXT) as stream:
+        stream.write(b"tries")
+    nothing()
+
+@app.command()
+def noted():
+    try:
+        wait()
+    except KeyboardInterrupt as stop:
+        stop.add_note("3 of 4 cells stored")
+        raise
+
+@app.command()
+def lost():
+    class Deaf:
+        def __del__(self):
+            wait()
+    Deaf()
+    time.sleep(60)
+
+@app.command()
+def changed():
+    try:
+        wait()
+    except KeyboardInterrupt:
+        raise RuntimeError("a library makes something else of it")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "says", "files"),
+    [
+        ("nothing", "no file was written", []),
+        ("file", "written before that: whole.txt", ["whole.txt"]),
+        ("kept", "what was tried is kept in .m.kept, and the same command goes on after it", [".m.kept"]),
+        ("noted", "3 of 4 cells stored", []),
+        ("lost", "no file was written", []),
+        ("changed", "no file was written", []),
+    ],
+)
+def test_every_signal_that_asks_to_end_is_told_in_one_true_line_and_leaves_nothing_half_written(
+    command: str, says: str, files: list[str], tmp_path: Path
+) -> None:
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)):
+        running = subprocess.Popen(
+            [sys.executable, "-c", STOPPED, command], cwd=tmp_path, env=os.environ | {"PYTHONPATH": IMPORTED},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert running.stdout is not None
+        assert running.stdout.readline() == "now\n"
+        running.send_signal(number)
+        _, said = running.communicate(timeout=50)
+        assert (running.returncode, said) == (code, f"facthold: interrupted; {says}\n")
+        assert sorted(path.name for path in tmp_path.iterdir()) == files
+
+
+def test_a_signal_that_is_to_be_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nohup asks for it."""
+    before = {number: signal.getsignal(number) for number in STOPS}
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        _listen()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) == interrupted.hear
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

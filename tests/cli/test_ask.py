@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import save, save_file
 
 import known
+from facthold._util.tensors import read_tensors, tensors_as_bytes
 from facthold.memory.associations import random_problem
 from facthold.models.memory import LinearMemory
 from facthold.models.saving import save_model
@@ -75,7 +78,7 @@ def test_questions_with_space_after_the_comma(models: Path, run: Run) -> None:
     assert code == 0
     assert out.splitlines()[1].startswith("Peru,capital,Lima,")
     Path("empty.csv").write_text("")
-    assert "no column 'subject'" in run("ask", "m.safetensors", "--file", "empty.csv")[2]
+    assert "empty.csv is empty" in run("ask", "m.safetensors", "--file", "empty.csv")[2]
 
 
 def test_a_file_of_questions(models: Path, run: Run) -> None:
@@ -90,8 +93,8 @@ def test_a_file_of_questions(models: Path, run: Run) -> None:
     assert [row["right"] for row in rows[-2:]] == ["not in the table", "unknown subject"]
     assert all(0 < float(row["probability"]) <= 1 and float(row["margin"]) > 0 for row in rows[:-1])
     assert f"{len(questions)} questions, 1 with names that are not known: 29 of 29 right (100.00%)" in err
-    assert run("ask", "m.safetensors", "--file", "q.csv", "-o", "deep/a.csv")[1] == ""
-    assert Path("deep/a.csv").read_text() == out
+    assert run("ask", "m.safetensors", "--file", "q.csv", "-o", "a.csv")[1] == ""
+    assert Path("a.csv").read_text() == out
     lines = [json.dumps(dict(zip(("subject", "relation", "answer"), row, strict=True))) for row in known.ROWS]
     Path("q.jsonl").write_text("\n".join(lines))
     found = json.loads(run("ask", "m.safetensors", "--file", "q.jsonl", "--json")[1])
@@ -103,7 +106,7 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
     code, out, _ = run("locate", "m.safetensors", "France", "capital")
     assert code == 0
     assert "France, capital: Paris by a margin of" in out
-    assert out.index("MLP") < out.index("head ")
+    assert "The MLP holds" in out
     found = json.loads(run("locate", "m.safetensors", "France", "capital", "--json")[1])
     heads = [part for part in found["parts"] if part["direct"] is not None]
     assert sum(part["direct"] + part["through"] for part in heads) == pytest.approx(found["margin"])
@@ -115,13 +118,76 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
     assert sum(part["named_first"] for part in everything["components"]) == pytest.approx(1)
 
 
+def test_all_answers_of_the_table_with_how_each_stands(models: Path, run: Run) -> None:
+    found = json.loads(run("ask", "m.safetensors", "South Africa", "capital", "--all", "--json")[1])
+    assert {one["name"] for one in found["all"]} == set(found["expected"]) == {"Pretoria", "Cape Town"}
+    first, second = found["all"]
+    assert (first["name"], first["rank"], first["among_first"]) == (found["answer"], 1, True)
+    assert first["margin"] == pytest.approx(found["margin"])
+    assert first["margin"] >= second["margin"]
+    assert second["among_first"] == (second["rank"] <= 2) == (second["margin"] > 0)
+    code, out, _ = run("ask", "m.safetensors", "South Africa", "capital", "--all")
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.split(":")[0] for line in lines[:2]] == [first["name"], second["name"]]
+    assert lines[2] == f"{1 + second['among_first']} of 2 right answers among the first 2 of the model"
+    one = run("ask", "m.safetensors", "France", "capital", "--all")[1].splitlines()
+    assert one[0].startswith("Paris: among the first 1; ")
+    assert one[1] == "1 of 1 right answer among the first 1 of the model"
+    assert "not in the table" in run("ask", "m.safetensors", "Sudan", "official_language", "--all")[1]
+
+
+@pytest.mark.parametrize("top", [1, 2, 12, 100])
+@pytest.mark.parametrize("which", ["countries", "random_model", "polynomial"])
+def test_whatever_is_shown_the_head_that_counts_is_and_the_rows_add_up_to_the_margin(
+    which: str, top: int, folder: Path, run: Run
+) -> None:
+    save_model("m.safetensors", *getattr(known, which)())
+    of = ("France", "capital") if which == "countries" else ("3", "2")
+    found = json.loads(run("locate", "m.safetensors", *of, "--json")[1])
+    code, out, _ = run("locate", "m.safetensors", *of, "--top", str(top))
+    assert code == 0
+    lines = out[out.index("------") :].partition("without the")[0].splitlines()[1:]
+    rows = [[cell for cell in re.split("  +", line.strip()) if cell] for line in lines if line.strip()]
+    adds = {name: float(cells[0]) for name, *cells in rows}
+    heads = [part for part in found["parts"] if part["direct"] is not None]
+    worst = min(heads, key=lambda part: part["ablated"])
+    assert rows[0][0] == worst["name"]
+    assert len(adds) == len(rows)
+    assert sum(name.startswith("head ") for name in adds) == min(top, len(heads))
+    assert ("the rest" in adds) == (top < len(heads))
+    margin = adds.pop("margin")
+    assert margin == pytest.approx(found["margin"], rel=5e-3)
+    # each number has three digits
+    assert sum(adds.values()) == pytest.approx(margin, abs=5e-3 * sum(map(abs, adds.values())))
+
+
+def test_a_file_without_a_checksum_is_asked_with_a_note(models: Path, run: Run) -> None:
+    arrays, about = read_tensors("m.safetensors")
+    Path("old.safetensors").write_bytes(save(arrays, {"about": json.dumps(about | {"format": "1"})}))
+    for command in (["ask"], ["locate"]):
+        new, old = (run(*command, f"{name}.safetensors", "France", "capital") for name in ("m", "old"))
+        assert old[:2] == new[:2]
+        assert new[2] == ""
+        (note,) = old[2].splitlines()
+        assert note.startswith("old.safetensors is of an older version, without a checksum")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["ask", "none.safetensors", "a", "b"], "no such model file"),
         (["ask", ".", "a", "b"], "model file"),
         (["ask", "text.safetensors", "a", "b"], "text.safetensors is not a facthold model"),
-        (["ask", "cut.safetensors", "a", "b"], "cut.safetensors is not a facthold model"),
+        (["ask", "cut.safetensors", "a", "b"], "cut.safetensors is cut short: it has"),
+        (
+            ["ask", "bit.safetensors", "France", "capital"],
+            "bit.safetensors is damaged: its checksum does not",
+        ),
+        (["locate", "bit.safetensors", "France", "capital"], "bit.safetensors is damaged"),
+        (["edit", "bit.safetensors", "France", "capital", "Lyon", "-o", "x"], "bit.safetensors is damaged"),
+        (["bits", "bit.safetensors"], "bit.safetensors is damaged"),
+        (["ask", "newer.safetensors", "a", "b"], "newer.safetensors has format 3, of facthold 9.9"),
         (["ask", "foreign.safetensors", "a", "b"], "foreign.safetensors is not a facthold model"),
         (["ask", "altered.safetensors", "a", "b"], "altered.safetensors"),
         (["ask", "memory.safetensors", "a", "b"], "memory.safetensors holds a LinearMemory"),
@@ -134,10 +200,11 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
         (["ask", "m.safetensors", "France", "capital", "--top", "0"], "--top 0 must be at least 1"),
         (["ask", "m.safetensors", "--prompt", "the capital"], "no subject found in 'the capital'"),
         (["ask", "m.safetensors", "a", "b", "--prompt", "c"], "take one of SUBJECT RELATION, --prompt and --file"),
-        (["ask", "m.safetensors", "--file", "none.csv"], "no such file of questions"),
+        (["ask", "m.safetensors", "--file", "none.csv"], "no such file: none.csv"),
         (["ask", "m.safetensors", "--file", "columns.csv"], "no column 'relation'"),
         (["ask", "m.safetensors", "--file", "q.xlsx"], "q.xlsx"),
         (["ask", "m.safetensors", "-o", "x.csv", "a", "b"], "--output x.csv goes with --file"),
+        (["ask", "m.safetensors", "--all", "--file", "columns.csv"], "--all is about one question"),
         (["locate", "m.safetensors"], "give SUBJECT RELATION, or --all"),
         (["locate", "m.safetensors", "Sudan", "official_language"], "is not in the table"),
     ],
@@ -150,13 +217,14 @@ def test_what_cannot_be_asked_is_one_clear_line(
     Path("text.safetensors").write_text("not a model" * 50)
     Path("cut.safetensors").write_bytes(whole[: len(whole) // 2])
     Path("altered.safetensors").write_bytes(whole[:30] + b"\x00\xff{" + whole[33:])
-    from safetensors.numpy import save_file
-
     save_file({"weight": np.zeros(3, np.float32)}, "foreign.safetensors")
     associations = random_problem(N=4, d=4, key=jax.random.key(0))
     save_model("memory.safetensors", LinearMemory(jnp.eye(4)), associations)
     save_model("bare.safetensors", model)
     broken = eqx.tree_at(lambda t: t.mlp.V, model, model.mlp.V.at[:, 3].set(jnp.nan))
     save_model("nan.safetensors", broken, problem)
+    Path("bit.safetensors").write_bytes(whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
+    arrays, about = read_tensors("m.safetensors")
+    Path("newer.safetensors").write_bytes(tensors_as_bytes(arrays, about | {"format": "3", "facthold": "9.9"}))
     Path("columns.csv").write_text("subject,relations\na,b\n")
     assert says in refuses(*arguments)

@@ -5,12 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
+import jax.numpy as jnp
 import pytest
+from safetensors.numpy import load_file
 
 import known
 from facthold.construct.linear import outer_product
+from facthold.knowledge.model import Model
 from facthold.lab.runner import run_cells
 from facthold.lab.store import Store
+from facthold.measure.grids import grid_of_bits
+from facthold.measure.quantise import quantise
 from facthold.memory.associations import seeded_problem
 from facthold.models.saving import save_model
 from facthold.studies.memories.capacity import Capacity
@@ -39,6 +45,44 @@ def test_bits_finds_the_fewest_and_writes_the_model(saved: Path, tmp_path: Path,
     assert "bits per weight" in words
 
 
+@pytest.mark.parametrize("embeddings", [[], ["--store-embeddings"]])
+def test_bits_writes_a_smaller_file_that_every_command_reads(embeddings: list[str], folder: Path, run: Run) -> None:
+    model, problem = known.countries()
+    path = str(save_model("t.safetensors", model, problem))
+    code, out, _ = run("bits", path, "--bits", "5", "-o", "small.safetensors", *embeddings)
+    before, after = Path(path).stat().st_size, Path("small.safetensors").stat().st_size
+    assert code == 0
+    assert after < before - 0.7 * 4 * model.n_params - (0 if embeddings else 0.9 * problem.phi.nbytes)
+    assert f"small.safetensors, {after:,} bytes: weights" in out
+    assert f"the file is {before / after:.3g} times smaller than t.safetensors with {before:,} bytes" in out
+    assert ("not stored: drawn again" in out) == (not embeddings)
+    assert f"in float32, are {4 * model.n_params / load_bytes('small.safetensors'):.3g} times smaller" in out
+    rounded = json.loads(run("bits", path, "--bits", "5", "--json")[1])["rounded"][0]["recall"]
+    again = json.loads(run("bits", "small.safetensors", "--bits", "16", "--json")[1])
+    assert again["recall"] == rounded
+    for question in (["France", "capital"], ["Peru", "continent"]):
+        expected = Model(quantise(model, grid_of_bits(5)).model, problem).ask(*question).as_json()
+        assert json.loads(run("ask", "small.safetensors", *question, "--json")[1]) == json.loads(json.dumps(expected))
+        assert run("locate", "small.safetensors", *question)[0] == 0
+    assert run("edit", "small.safetensors", "Ghana", "continent", "Asia", "-o", "e.safetensors")[0] == 0
+    assert json.loads(run("ask", "e.safetensors", "Ghana", "continent", "--json")[1])["answer"] == "Asia"
+    assert ("problem.phi" in load_file("e.safetensors")) == bool(embeddings)  # an edit does as what it reads
+
+
+def load_bytes(path: str) -> int:
+    """Bytes of the weights in a packed file."""
+    return sum(array.nbytes for name, array in load_file(path).items() if name.startswith(("packed.", "steps.")))
+
+
+def test_a_model_that_is_no_number_is_not_rounded(folder: Path, run: Run) -> None:
+    model, problem = known.countries()
+    save_model("nan.safetensors", eqx.tree_at(lambda t: t.mlp.V, model, model.mlp.V.at[:, 3].set(jnp.nan)), problem)
+    code, out, err = run("bits", "nan.safetensors", "--bits", "4", "-o", "small.safetensors")
+    assert (code, out) == (2, "")
+    assert "48 of 1152 numbers in mlp.V are nan or infinite" in err
+    assert not Path("small.safetensors").exists()
+
+
 def test_bits_of_a_transformer(tmp_path: Path, run: Run) -> None:
     path = save_model(tmp_path / "t.safetensors", *known.countries())
     found = json.loads(run("bits", str(path), "--bits", "8", "--json")[1])
@@ -56,10 +100,11 @@ def test_bits_of_a_transformer(tmp_path: Path, run: Run) -> None:
         (["--bits", "4", "--scales", "column"], "column"),
         (["--scales", "row"], "goes with --bits"),
         (["-o", "."], "is a folder"),
-        (["-o", "facts.csv"], "must be a file"),
+        (["-o", "facts.csv"], "facts.csv is there already, and is a table with the columns subject, relation, answer"),
     ],
 )
-def test_bits_refuses_in_a_line(saved: Path, run: Run, options: list[str], words: str) -> None:
+def test_bits_refuses_in_a_line(saved: Path, folder: Path, run: Run, options: list[str], words: str) -> None:
+    (folder / "facts.csv").write_text("subject,relation,answer\n")
     code, _, err = run("bits", str(saved), *options)
     assert code == 2
     assert words in err

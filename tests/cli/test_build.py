@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from facthold.models.saving import load_model
@@ -43,6 +44,26 @@ def test_a_file_becomes_a_model_that_answers(files: Path, run: Run) -> None:
     assert len(problem.table) == 20
     assert not list(files.glob(".*"))
     assert answer(run, "s4", "r1") == "a4"
+
+
+def test_the_embeddings_are_stated_and_may_be_left_out(files: Path, run: Run) -> None:
+    arguments = ("build", "facts.csv", "--recipe", "values", "--seed", "3")
+    whole = json.loads(run(*arguments, "-o", "m.safetensors", "--json")[1])
+    model, problem = load_model("m.safetensors")
+    assert whole["n_embeddings"] == problem.phi.size
+    assert whole["embedding_bytes"] == problem.phi.nbytes
+    assert whole["weight_bytes"] == 4 * model.n_params
+    assert whole["file_bytes"] == Path("m.safetensors").stat().st_size
+    code, out, err = run(*arguments, "-o", "small.safetensors", "--redraw-embeddings")
+    assert code == 0, err
+    size = Path("small.safetensors").stat().st_size
+    assert f"embeddings, beside the parameters: {problem.phi.size:,} random numbers of seed 3" in out
+    assert f"small.safetensors, {size:,} bytes: weights" in out
+    assert "embeddings 0, not stored: drawn again from their keys" in out
+    assert size < whole["file_bytes"] - 0.9 * problem.phi.nbytes
+    again, its_problem = load_model("small.safetensors")
+    np.testing.assert_array_equal(its_problem.phi, problem.phi)
+    np.testing.assert_array_equal(again.W_O, model.W_O)
 
 
 def test_odd_names_go_in_and_come_out(files: Path, run: Run) -> None:

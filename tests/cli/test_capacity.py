@@ -42,7 +42,7 @@ MEMORY = [
     ("--recipe selected", "--recipe selected has no such search; `facthold plan` says"),
     ("--recipe magic", "unknown recipe 'magic'"),
     ("--tolerance -1", "--tolerance -1"),
-    ("-d 99999999", "this machine has"),
+    ("-d 99999999", "of memory, and there is"),
     ("--recipe tangent-kernel -m 7", "take -m 8"),
     ("--ray nowhere", "give host:port"),
     ("--alpha 1", "--alpha 1.0 does not go with --recipe outer-product"),
@@ -62,7 +62,7 @@ TRAINED = [
     ("--rule last", "'last'; "),
     ("--tolerance -1", "--tolerance -1"),
     ("--accuracy 0", "--accuracy 0"),
-    ("-d 99999999", "this machine has"),
+    ("-d 99999999", "of memory, and there is"),
     ("--workers 0", "--workers 0 must be at least 1"),
     ("--map mod", "--map mod does not go with --recipe train"),
 ]

@@ -32,25 +32,51 @@ def answer(path: str, subject: str, relation: str) -> str:
 
 def test_an_edit_is_written_and_asked_again(models: Path, run: Run) -> None:
     before = Path("m.safetensors").read_bytes()
-    code, out, _ = run("edit", "m.safetensors", "france", "capital", "Lyon", "-o", "new/e.safetensors")
+    code, out, _ = run("edit", "m.safetensors", "france", "capital", "Lyon", "-o", "e.safetensors")
     assert code == 0
-    assert out.splitlines()[0] == "France, capital: Lyon instead of Paris (a new answer)"
-    assert "a change of rank 1: mlp.V, " in out
-    assert answer("new/e.safetensors", "France", "capital") == "Lyon"
-    assert answer("new/e.safetensors", "Italy", "capital") == "Rome"
+    assert out.splitlines()[0] == (
+        "France, capital: Lyon instead of Paris (a new answer); a change of rank one in mlp.V, no parameter added"
+    )
+    assert answer("e.safetensors", "France", "capital") == "Lyon"
+    assert answer("e.safetensors", "Italy", "capital") == "Rome"
     assert Path("m.safetensors").read_bytes() == before
 
 
-def test_all_three_in_the_same_file(models: Path, run: Run) -> None:
-    same = ("-o", "m.safetensors", "--json")
-    added = json.loads(run("edit", "m.safetensors", "Chad", "capital", "N'Djamena", "--add", *same)[1])
-    gone = json.loads(run("edit", "m.safetensors", "Peru", "capital", "--forget", *same)[1])
-    assert (added["efficacy"], added["facts"], added["file"]) == (1, 29, "m.safetensors")
+@pytest.mark.parametrize("in_place", [False, True])
+def test_the_first_line_says_what_was_done_to_the_weights(in_place: bool, folder: Path, run: Run) -> None:
+    """Without room for the change a neuron is added; the line, the report and the file agree."""
+    save_model("m.safetensors", *known.crowded())
+    arguments = ("edit", "m.safetensors", "s3", "r1", "a13", "-o", "e.safetensors", "--force")
+    code, out, _ = run(*arguments, *(["--in-place"] if in_place else []))
+    assert code == 0
+    before, after = load("m.safetensors"), load("e.safetensors")
+    more, k = after.n_params - before.n_params, after.model.m - before.model.m
+    assert (more, k) == ((0, 0) if in_place else (2 * k * after.model.d, 1))
+    how = (
+        "a change of rank one in mlp.V, no parameter added" if in_place else f"one neuron added, {more} parameters more"
+    )
+    assert out.splitlines()[0].endswith(f"; {how}")
+    assert before.edit("s3", "r1", "a13", in_place=in_place).report.how == how
+
+
+def test_an_edit_to_the_same_answer_changes_nothing_and_says_so(models: Path, run: Run) -> None:
+    code, out, _ = run("edit", "m.safetensors", "France", "capital", "Paris", "-o", "e.safetensors")
+    assert code == 0
+    assert out.splitlines()[0] == "France, capital: Paris is what it says already; the weights are as they were"
+    assert Path("e.safetensors").read_bytes() == Path("m.safetensors").read_bytes()
+
+
+def test_one_change_after_another(models: Path, run: Run) -> None:
+    added = json.loads(
+        run("edit", "m.safetensors", "Chad", "capital", "N'Djamena", "--add", "-o", "a.safetensors", "--json")[1]
+    )
+    gone = json.loads(run("edit", "a.safetensors", "Peru", "capital", "--forget", "-o", "b.safetensors", "--json")[1])
+    assert (added["efficacy"], added["facts"], added["file"]) == (1, 29, "a.safetensors")
     assert (gone["efficacy"], gone["facts"], gone["specificity"]) == (1, 28, 1)
     (change,) = gone["changes"]
     assert (change["kind"], change["answer"], change["before"], change["rank"]) == ("forget", "Lima", "Lima", 1)
-    assert answer("m.safetensors", "Chad", "capital") == "N'Djamena"
-    assert answer("m.safetensors", "Peru", "capital") == change["said"] != "Lima"
+    assert answer("b.safetensors", "Chad", "capital") == "N'Djamena"
+    assert answer("b.safetensors", "Peru", "capital") == change["said"] != "Lima"
 
 
 def test_a_file_of_edits_with_a_summary(models: Path, run: Run) -> None:

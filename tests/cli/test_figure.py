@@ -1,7 +1,10 @@
 """facthold figure, reproduce and status: as a person meets them, with Ctrl-C, SIGKILL and workers."""
 
+import html
 import json
 import os
+import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -10,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from odd_cells import PATIENCE
 
 Run = Callable[..., tuple[int, str, str]]
 PROGRAM = [sys.executable, "-m", "facthold"]
@@ -24,7 +29,7 @@ FIGURE = ("figure", "fig1", "--preset", "smoke", "--config", "tiny.toml")
 
 def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*PROGRAM, *arguments], cwd=cwd, env=os.environ.copy(), capture_output=True, text=True, timeout=300
+        [*PROGRAM, *arguments], cwd=cwd, env=os.environ.copy(), capture_output=True, text=True, timeout=PATIENCE
     )
 
 
@@ -100,6 +105,47 @@ def test_dry_run_says_what_would_be_done_and_makes_no_file(tiny: Path, run: Run)
     assert [path.name for path in tiny.iterdir()] == ["tiny.toml"]
 
 
+def commands(text: str) -> list[list[str]]:
+    """The commands in a text, as a shell would take them apart."""
+    return [
+        shlex.split(html.unescape(found))
+        for found in re.findall(r"facthold ([a-z]+ .+?)(?:</code>|$)", text, re.MULTILINE)
+    ]
+
+
+def test_hints_can_be_pasted_as_they_are(tiny: Path, run: Run) -> None:
+    """They are about the same store, folder and sizes, and have no word in them that is to be replaced."""
+    where = ("--store", "my results.sqlite", "-o", "my out")
+    code, _, err = run("reproduce", *FIGURE[1:], *where)
+    assert code == 0, err
+    (redraw,) = commands(next(line for line in err.splitlines() if line.startswith("redraw:")))
+    (shown,) = commands((tiny / "my out" / "report.html").read_text())
+    for hint in (redraw, [*shown, "--plot-only"]):
+        code, out, err = run(*hint, "--json")
+        assert code == 0, err
+        assert json.loads(out)["files"] == [f"my out/fig1-smoke-changed.{ending}" for ending in ("png", "svg")]
+        assert "to compute" not in err
+    assert not (tiny / "facthold-results.sqlite").exists()
+    assert sorted(path.name for path in tiny.iterdir()) == ["my out", "my results.sqlite", "tiny.toml"]
+
+    code, _, err = run("figure", "fig6", "--preset", "smoke", "--plot-only", *where)
+    assert (code, commands(err)) == (
+        2, [["figure", "fig6", "--preset", "smoke", "--store", "my results.sqlite"]],
+    )  # fmt: skip
+    code, _, err = run("verify", "layerwise", "--stored", "--preset", "smoke", "--store", "my results.sqlite")
+    assert code == 2
+    assert run(*commands(err)[-1])[0] == 0  # it computes what was missing, and
+    _, out, _ = run("verify", "--stored", "--preset", "smoke", "--store", "my results.sqlite")
+    assert "layerwise (beyond)" in run(*commands(out)[-1])[1]
+
+
+def test_a_hint_names_the_store_of_the_environment(tiny: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page is read when the environment is another."""
+    monkeypatch.setenv("FACTHOLD_STORE", "kept.sqlite")
+    _, out, _ = run("verify", "layerwise", "gradient-step", "--preset", "smoke")
+    assert commands(out)[-1][-2:] == ["--store", "kept.sqlite"]
+
+
 @pytest.mark.slow
 def test_a_figure_in_workers_and_its_status(tiny: Path, run: Run) -> None:
     done = program(*FIGURE, "--workers", "2", "--json", cwd=tiny)
@@ -136,7 +182,8 @@ def test_killed_at_any_moment_a_run_goes_on_where_it_was(tiny: Path, run: Run) -
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_with_one_line_and_nothing_lost(folder: Path, run: Run) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_ends_with_one_line_and_nothing_lost(number: int, code: int, folder: Path, run: Run) -> None:
     (folder / "two.toml").write_text("[fig1]\nlinear_d = [6]\nmlp_sizes = [[32, 64]]\nn_seeds = 5\n")
     command = [*PROGRAM, *FIGURE[:-1], "two.toml"]
     running = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
@@ -144,10 +191,10 @@ def test_ctrl_c_ends_with_one_line_and_nothing_lost(folder: Path, run: Run) -> N
     for line in running.stderr:
         if line.startswith("[1/"):  # one cell is stored, the others are being computed
             break
-    running.send_signal(signal.SIGINT)
-    _, rest = running.communicate(timeout=60)
-    assert running.returncode == 130
-    assert "interrupted; cells that were finished are stored" in rest
+    running.send_signal(number)
+    _, rest = running.communicate(timeout=PATIENCE)
+    assert running.returncode == code
+    assert "interrupted; 1 of 2 cells stored, and the same command goes on after them" in rest
     assert "Traceback" not in rest
     with sqlite3.connect(folder / "facthold-results.sqlite") as store:
         assert store.execute("PRAGMA integrity_check").fetchone() == ("ok",)

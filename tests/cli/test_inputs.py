@@ -1,5 +1,6 @@
 """Questions as they are typed and as they stand in files."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,25 @@ def test_questions_in_a_file_may_have_space_blank_lines_and_more_columns(tmp_pat
     path.write_text('subject , relation,note\n"Washington, D.C.", capital ,x\n\n Peru,capital,\n')
     assert read_questions(path) == [("Washington, D.C.", "capital"), ("Peru", "capital")]
     path.write_text("subject,relation\nPeru,capital\n\nFrance\n")
-    with pytest.raises(FactholdError, match="record 4: 1 cell, where the header has 2"):
+    with pytest.raises(FactholdError, match="line 4: 1 cell, where the header has 2"):
         read_questions(path)
     path.write_text("subject,answer\n")
     with pytest.raises(FactholdError, match="no column 'relation'"):
         read_questions(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("q.tsv", "relation\tsubject\ncapital\tPeru\n"),
+        ("q.json", '[["Peru", "capital"]]'),
+        ("q.json", '[{"subject": "Peru", "relation": "capital"}]'),
+        ("q.json", '{"Peru": {"capital": null}}'),
+        ("q.jsonl", '{"subject": "Peru", "relation": "capital"}'),
+        ("q.csv.gz", "subject,relation\nPeru,capital\n"),
+    ],
+)
+def test_questions_have_every_format_of_facts_and_need_no_answer(name: str, text: str, tmp_path: Path) -> None:
+    contents = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(contents) if name.endswith(".gz") else contents)
+    assert read_questions(tmp_path / name) == [("Peru", "capital")]

@@ -1,14 +1,23 @@
 """facthold list, results, verify, status and bench: what they say, and what they refuse."""
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from facthold.lab.claim import Judged, Verdict
+from facthold.lab import registry
+from facthold.lab.cells import key_of
+from facthold.lab.claim import Judged, Judgement, Verdict
+from facthold.lab.runner import run_cells
+from facthold.lab.status import sweeps
 from facthold.lab.store import Store
+from odd_cells import IMPORTED, Quiet, Sleeping, starts, until
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -16,16 +25,33 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.mark.parametrize(
     ("verdicts", "code"),
     [(("holds", "drifts"), 0), (("holds", "fails", "not decided"), 1), (("drifts", "not decided"), 3),
-     (("holds", "not run"), 0)],
+     (("holds", "not run"), 0), (("holds", "runs"), 0), (("runs",), 0)],
 )  # fmt: skip
 def test_what_is_not_decided_does_not_pass(
     verdicts: tuple[Verdict, ...], code: int, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged = [Judged("x", "here", "It is so.", "Twice.", "1", "1", "exact", verdict) for verdict in verdicts]
+    judged = [Judged("x", "here", "It is so.", "Twice.", "1", "2", "exact", verdict) for verdict in verdicts]
     monkeypatch.setattr("facthold.lab.api.verify", lambda *ids, **options: judged)
     found, out, _ = run("verify")
     assert found == code
-    assert "changed    Twice." in out
+    assert out.count("HOLDS        x (here)\n             2\n") == (len(verdicts) > 1) * verdicts.count("holds")
+    assert ("changed    Twice." in out) == (len(verdicts) == 1)  # one claim is a paragraph
+
+
+def test_smoke_prints_no_verdict_that_its_sizes_cannot_support(folder: Path, run: Run) -> None:
+    """Faults and JSON readers see what the rows say by themselves; a person and a script do not take it for an
+    answer."""
+    code, out, err = run("verify", "gradient-step", "layerwise", "--preset", "smoke")
+    assert code == 0, err
+    assert "HOLDS        gradient-step" in out  # an identity
+    assert "RUNS         layerwise" in out
+    assert "decides nothing" in out
+    lines = json.loads(run("verify", "layerwise", "--preset", "smoke", "--json")[1])
+    assert [(line["verdict"], line["judgement"]) for line in lines] == [("runs", "holds")]
+    claim = replace(registry.claim("layerwise"), judge=lambda rows: Judgement("1", "2", "exact", False))
+    assert (claim.report([], "smoke").verdict, claim.report([], "quick").verdict) == ("runs", "fails")
+    always = replace(claim, at_any_size="an identity")
+    assert (always.report([], "smoke").verdict, always.report([], "quick").verdict) == ("fails", "fails")
 
 
 def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
@@ -33,7 +59,8 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
     assert code == 0, err
     lines = json.loads(out)
     assert [line["id"] for line in lines] == ["margin-outside-image", "gradient-step"]
-    names = {"id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next"}
+    names = {"id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next",
+             "judgement"}  # fmt: skip
     assert all(set(line) == names for line in lines)
     assert all(line["verdict"] == "holds" for line in lines)
     assert "2 holds: " in run("verify", "margin-outside-image", "gradient-step", "--preset", "smoke", "--stored")[1]
@@ -52,10 +79,12 @@ def test_the_bound_passes_over_results_of_another_version(folder: Path, run: Run
     code, _, err = run("verify", "margin-outside-image", "--preset", "smoke")
     assert code == 0, err
     database = sqlite3.connect(folder / "facthold-results.sqlite")
-    for key, change in (("a", "kind = 'capacity', spec = '{\"method\":\"readout\",\"d\":8}'"), ("b", "kind = 'gone'"),
-                        ("c", "version = 99")):  # fmt: skip
+    changes = ('kind = \'capacity\', spec = \'{"method":"readout","d":8}\'', "kind = 'gone'", "version = 99")
+    for change in changes:
         database.execute("CREATE TEMP TABLE copied AS SELECT * FROM results WHERE kind = 'margins' LIMIT 1")
-        database.execute(f"UPDATE copied SET key = '{key}', {change}")
+        database.execute(f"UPDATE copied SET {change}")
+        of = database.execute("SELECT kind, version, spec FROM copied").fetchone()
+        database.execute("UPDATE copied SET key = ?", [key_of(*of[:2], json.loads(of[2]))])
         database.execute("INSERT INTO results SELECT * FROM copied")
         database.execute("DROP TABLE copied")
     database.commit()
@@ -85,7 +114,7 @@ def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Pa
         (["results", "--csv", "--json"], "take one of"),
         (["results", "-o", "x.csv"], "--output goes with --csv or --parquet"),
         (["results", "--kind", "capacty", "--store", "nothing.sqlite"], "unknown kind of cell 'capacty'"),
-        (["bench", "--seconds", "0"], "--seconds 0 must be above 0"),
+        (["bench", "--seconds", "0"], "--seconds 0.0 must be above 0 and at most 600"),
         (["verify", "margin"], "unknown claim"),
         (["verify", "--workers", "2", "--ray", "auto"], "take one of --workers and --ray"),
         (["verify", "--stored", "--store", "nothing.sqlite"], "no claim has all of its cells stored"),
@@ -100,3 +129,51 @@ def test_bad_input_is_one_clear_line(
     with sqlite3.connect(folder / "other.sqlite") as other:
         other.execute("CREATE TABLE t (x)")
     assert says in refuses(*arguments)
+
+
+DRIVER = """
+import sys
+from facthold.lab.runner import run_cells
+from facthold.lab.store import Store
+from odd_cells import Quiet, Sleeping
+
+with Store("facthold-results.sqlite") as store:
+    run_cells([Sleeping(n=n, seconds=600.0 * (n >= int(sys.argv[1])), log="log") for n in range(2)], store, Quiet())
+"""
+
+
+@pytest.mark.parametrize(
+    ("quick", "says"), [(0, "the same command begins again"), (1, "the same command goes on after the 1 cell stored")]
+)
+def test_a_killed_run_is_dead_at_once_and_the_status_says_how_to_go_on(
+    folder: Path, run: Run, quick: int, says: str
+) -> None:
+    command = [sys.executable, "-c", DRIVER, str(quick)]
+    driver = subprocess.Popen(command, cwd=folder, env=os.environ | {"PYTHONPATH": IMPORTED})
+    until(lambda: len(starts("log")) == 2)
+
+    def noted() -> bool:
+        with Store("facthold-results.sqlite", create=False) as store:
+            return any(sweep.done == quick and sweep.running for sweep in sweeps(store))
+
+    until(noted)
+    assert run("status")[1].startswith("cells: running, last heard of ")
+    driver.kill()
+    driver.wait()
+    first, *rest = run("status")[1].splitlines()
+    assert first.startswith("cells: dead (its process is gone), last heard of ")
+    assert first.endswith(says)
+    assert "being computed when it stopped:" in rest
+    assert json.loads(run("status", "--json")[1])[0]["state"] == "dead"
+
+
+def test_the_status_of_a_run_from_before_there_were_process_numbers(folder: Path, run: Run) -> None:
+    with Store("facthold-results.sqlite") as store:
+        run_cells([Sleeping(n=1)], store, Quiet())
+        for column in ("machine", "pid"):
+            store._db.execute(f"ALTER TABLE sweeps DROP COLUMN {column}")
+        store._db.execute("UPDATE sweeps SET state = 'running', beat = beat - 60")
+        assert run("status")[1].startswith("cells: dead (it gives no sign of life), last heard of ")
+        run_cells([Sleeping(n=2)], store, Quiet())  # it gets the columns, and can be noted
+        latest, first = sweeps(store)
+    assert (latest.pid, first.pid) == (os.getpid(), None)

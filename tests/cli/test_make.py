@@ -47,7 +47,7 @@ def test_values_that_are_not_finite_are_null(folder: Path, run: Run) -> None:
 
 def test_a_transformer_is_trained_saved_and_asked_again(folder: Path, run: Run) -> None:
     arguments = (*TRAIN, "-S", "6", "-R", "3", "-D", "2", "--table", "balanced", *SMALL, "--zipf", "0.5", "0")
-    code, out, err = run(*arguments, "--accuracy", "1", "-o", "deep/t.safetensors", "--json")
+    code, out, err = run(*arguments, "--accuracy", "1", "-o", "t.safetensors", "--json")
     assert code == 0, err
     about = json.loads(out)
     assert (about["facts"], about["A"], about["D"], about["max_C"], about["assumption_1"]) == (18, 6, 2, 3, True)
@@ -128,14 +128,14 @@ MEMORY = [
     ("-N 0", "-N 0 must be at least 1"),
     ("-N -5", "-N -5"),
     ("-d 0", "-d 0 must be at least 1"),
-    ("-N 999999999999", "this machine has"),
-    ("--recipe train:mlp-code -m 8 -N 500000", "this machine has"),
+    ("-N 999999999999", "of memory, and there is"),
+    ("--recipe train:mlp-code -m 8 -N 500000", "of memory, and there is"),
     ("--recipe magic", "unknown recipe 'magic'"),
     ("--recipe layerwise", "-m 0: layerwise needs a width or rank"),
     ("--recipe weighted-convex", "--recipe weighted-convex needs how often each association is asked"),
     ("--embeddings orthogonal -N 100 -d 8", "do not fit in -d 8"),
     ("--map modulo", "unknown map 'modulo'; did you mean 'mod'"),
-    ("-N 8 -o text.txt/m.safetensors", "give another --output"),
+    ("-N 8 -o text.txt/m.safetensors", "there is no folder text.txt"),
     ("-N many", "integer"),
     ("-S 8", "-S 8 does not go with --recipe outer-product"),
     ("--alpha 1", "--alpha 1.0 does not go with --recipe outer-product"),
@@ -150,8 +150,8 @@ TRAINED = [
     ("-d 0", "-d 0 must be at least 1"),
     ("--heads 0", "--heads 0 must be at least 1"),
     ("--alpha 0.1 -d 16", "--alpha 0.1 with -d 16 and --heads 4 makes heads of"),
-    ("--alpha nan", "alpha d / H = nan"),
-    ("--alpha inf", "alpha d / H = inf"),
+    ("--alpha nan", "--alpha nan must be a finite number"),
+    ("--alpha inf", "--alpha inf must be a finite number"),
     ("--beta -1", "--beta -1 must be a number and not negative"),
     ("-m -1", "-m -1 must not be negative"),
     ("--alpha 1 --d-h 4", "take one of --alpha 1 and --d-h 4"),
@@ -163,14 +163,15 @@ TRAINED = [
     ("--accuracy 2", "--accuracy 2.0 must be above 0 and at most 1"),
     ("--table even", "unknown table 'even'"),
     ("--table balanced -S 10 -D 4", "-D 4 does not divide -S 10"),
-    ("--zipf nan 0", "--zipf nan 0: take exponents"),
+    ("--zipf nan 0", "--zipf nan must be a finite number"),
     ("--zipf 0 400", "--zipf 0 400: take exponents"),
     ("-S 50000 -R 50000", "give --noise-tokens"),
-    ("-S 5000000 -R 50000 --noise-tokens 5", "this machine has"),
-    ("-d 9999999", "this machine has"),
-    ("-T 300000000", "and -T 300000000 needs about"),
+    ("-S 5000000 -R 50000 --noise-tokens 5", "of memory, and there is"),
+    ("-d 9999999", "of memory, and there is"),
+    ("-T 300000000", "-T 300000000 is more than 65536, the longest prompt"),
+    ("-T 1000000", "-T 1000000 is more than 65536"),
     ("-o .", "--output . is a folder"),
-    ("--facts none.csv", "no such file of facts: none.csv"),
+    ("--facts none.csv", "no such file: none.csv"),
     ("--facts half.csv", "half.csv, column p: p(s, r) must sum to 1"),
     ("--facts two.csv", "two.csv, line 5: the fact ('Italy', 'capital')"),
     ("--facts good.csv -S 3", "-S 3 does not go with --facts good.csv"),
@@ -206,3 +207,10 @@ def test_bad_input_is_refused_before_anything_is_computed(
     before = set(files.iterdir())
     assert says in refuses("make", *arguments.split())
     assert set(files.iterdir()) == before
+
+
+def test_parameters_are_counted_for_what_is_recalled(folder: Path, run: Run) -> None:
+    """Far beyond its capacity a memory recalls few: those that it does not are no associations that it holds."""
+    about = json.loads(run("make", "--recipe", "outer-product", "-N", "400", "-d", "8", "--json")[1])
+    assert 0 < about["recall"] < 0.9
+    assert about["params_per_fact"] == pytest.approx(about["n_params"] / (400 * about["recall"]))

@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from facthold.cli.plan import amount, size_text, times_text
+from facthold.cli.printing import amount, size_text, times_text
 from facthold.plan.laws import Interval
 from facthold.plan.plan import whole_number
 from facthold.recipes import fact_recipes
 from facthold.theory.limits_facts import known_blocks_bits
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is always as fast and as large."""
+    monkeypatch.setattr("facthold.plan.plan.product_rate", lambda: 10.0)
+    monkeypatch.setattr("facthold.plan.plan.available", lambda: 16 * 2**30)
+
 
 Run = Callable[..., tuple[int, str, str]]
 ASKED = ["plan", "--subjects", "20", "--relations", "6", "--answers", "8"]
@@ -25,7 +33,9 @@ def test_the_json_has_every_recipe(S: str, R: str, D: str, run: Run) -> None:
     found = json.loads(out)
     assert {row["recipe"] for row in found["recipes"]} == set(fact_recipes())
     assert found["bits"] == pytest.approx(known_blocks_bits(float(S), float(R), float(D), 0.99))
-    assert found["smallest"] == found["recipes"][0]["recipe"]
+    first = found["recipes"][0]
+    assert found["smallest"] == (first["recipe"] if first["obstacle"] is None else None)
+    assert (found["smallest"] is None) == (S != "40")
     commands = [row["command"] for row in found["recipes"] if row["reason"] is None]
     assert all(command is None or command.startswith("facthold make --recipe ") for command in commands)
 
@@ -87,12 +97,37 @@ def test_the_table_fits_in_a_hundred_columns(sizes: tuple[str, ...], run: Run) -
     code, out, _ = run("plan", "-S", S, "-R", R, "-D", D)
     assert code == 0
     lines = out.splitlines()
+    assert ("extrapolated" in out) == (S != "20")
+    if S != "20":  # nothing can be built: no table, and one line for all that is out of reach
+        assert sum(line.startswith("out of reach here, ") for line in lines) == 1
+        assert not any(line.startswith(("recipe", "smallest")) for line in lines)
+        assert lines[-1].startswith("no recipe makes such a model here")
+        return
     start = next(i for i, line in enumerate(lines) if line.startswith("recipe"))
     for line in lines[start : start + 4]:
         assert len(line) <= 100
         assert "…" not in line
-    assert ("extrapolated" in out) == (S != "20")
     assert lines[-1].startswith("smallest: ")
+
+
+def test_what_can_be_built_stands_before_what_nobody_waits_for(run: Run) -> None:
+    """A table for which the smallest model would take years: it is not what is recommended."""
+    _, out, _ = run("plan", "-S", "20000", "-R", "20", "-D", "100", "--json")
+    rows = [row for row in json.loads(out)["recipes"] if row["reason"] is None]
+    reach = [row["obstacle"] is None for row in rows]
+    assert reach == sorted(reach, reverse=True)
+    assert 0 < sum(reach) < len(reach)
+    near, far = ([row for row, can in zip(rows, reach, strict=True) if can is wanted] for wanted in (True, False))
+    assert all(row["seconds"] <= 30 * 86400 and 8 * row["n_params"] <= 16 * 2**30 for row in near)
+    assert all(row["seconds"] > 30 * 86400 or 8 * row["n_params"] > 16 * 2**30 for row in far)
+    assert min(row["n_params"] for row in far) < near[-1]["n_params"]  # it is not the parameters alone
+    assert [row["n_params"] for row in near] == sorted(row["n_params"] for row in near)
+    best = rows[0]
+    _, out, _ = run("plan", "-S", "20000", "-R", "20", "-D", "100")
+    assert f"smallest: {best['recipe']}; facthold " in out
+    hidden = next(line for line in out.splitlines() if line.startswith("out of reach here, "))
+    for row, can in zip(rows, reach, strict=True):
+        assert (f"{row['recipe']}* (" in hidden) == (not can)
 
 
 def test_the_laws_are_printed_for_every_recipe(run: Run) -> None:

@@ -72,6 +72,7 @@ def saved(files: Path) -> Iterator[Result]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("facthold.studies.learning.animation.FRAMES", 12)
         patch.setattr("facthold.studies.learning.animation.AT_END", 1)
+        patch.setenv("COLUMNS", "1000")  # no line is broken
         yield invoke("watch", str(files / "facts.csv"), "--output", str(files / "run"))
 
 
@@ -276,16 +277,16 @@ def test_the_live_view_fits_a_terminal_and_shows_curve_levels_and_questions(seen
     ("arguments", "says"),
     [
         (["contries"], "did you mean 'countries'"),
-        (["gone.csv"], "no such file of facts"),
+        (["gone.csv"], "no such file: gone.csv"),
         (["FILE", "--relations", "color,taste"], "unknown relation 'color'; did you mean 'colour'"),
         (["FILE", "--relations", "taste"], "one relation here"),
         (["FILE", "--question", "persn 3, taste"], "unknown subject 'persn 3'; did you mean"),
         (["FILE", "--question", "person 3, tast"], "unknown relation 'tast'; did you mean 'taste'"),
         (["FILE", *["--question", "person 3, taste"] * 6], "at most 5"),
         (["FILE", "--lr", "-1"], "--lr -1.0 must be above 0"),
-        (["FILE", "--lr", "nan"], "--lr nan must be above 0"),
+        (["FILE", "--lr", "nan"], "--lr nan must be a finite number"),
         (["FILE", "--alpha", "0"], "--alpha 0.0 must be at least 1e-30 and at most 1"),
-        (["FILE", "--output", "FILE"], "would write over"),
+        (["FILE", "--output", "FILE"], "itself, which would be lost"),
         (["FILE", "--steps", "0"], "--steps 0 must be at least 1"),
         (["FILE", "--steps", str(10**10)], "64 facts with 8 answers and 10000000000 steps are too much to watch"),
         (["FILE", "--subjects", "99"], "--subjects 99"),
@@ -344,7 +345,7 @@ def test_ctrl_c_keeps_what_was_seen(
         interrupted.clear()
     assert code == 130
     assert "kept what was seen up to step" in err
-    assert err.endswith("facthold: interrupted\n")
+    assert err.endswith(f"facthold: interrupted; written before that: {tmp_path}/part.csv, {tmp_path}/part.gif\n")
     with (tmp_path / "part.csv").open() as stream:
         looks = list(csv.DictReader(stream))
     assert 2 < len(looks) < 50

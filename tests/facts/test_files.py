@@ -1,5 +1,7 @@
 """Fact tables from files of every format, into files and back, and the one line that each bad file gets."""
 
+import gzip
+import io
 import json
 import os
 import sys
@@ -34,7 +36,8 @@ ODD = [
     ("'", '"', "\\n"),
     ("=1+1", "true", "null"),
 ]
-each_format = pytest.mark.parametrize("ending", FORMATS)
+ENDINGS = [*FORMATS, *(f"{ending}.gz" for ending in FORMATS)]
+each_format = pytest.mark.parametrize("ending", ENDINGS)
 
 
 def named(table: FactTable) -> list[tuple[str, str, str]]:
@@ -45,8 +48,10 @@ def named(table: FactTable) -> list[tuple[str, str, str]]:
 
 
 def text_file(tmp_path: Path, text: str | bytes, name: str = "facts.csv") -> Path:
+    """A file with this text; packed where its name says so."""
     file = tmp_path / name
-    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    contents = text if isinstance(text, bytes) else text.encode()
+    file.write_bytes(gzip.compress(contents) if name.endswith(".gz") else contents)
     return file
 
 
@@ -73,17 +78,21 @@ def test_further_columns_are_ignored_and_p_is_read(ending: str, tmp_path: Path) 
         "id": [1, 2, 3, 4], "answer": ["x, y", "z", "x, y", "z"], "subject": ["A", "B", "A", "C"],
         "p": [0.5, 0.125, 0.25, 0.125], "note": ["", "", "", ""], "relation": ["r", "r", "r", "r"],
     }  # fmt: skip
-    file = tmp_path / f"facts{ending}"
-    if ending == ".parquet":
-        pq.write_table(pa.table(columns), file)
-    elif ending in (".jsonl", ".ndjson"):
-        objects = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        file.write_text("\n".join(map(json.dumps, objects)))
+    objects = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    text: str | bytes
+    if ending.startswith(".parquet"):
+        stream = io.BytesIO()
+        pq.write_table(pa.table(columns), stream)
+        text = stream.getvalue()
+    elif ending.startswith((".jsonl", ".ndjson")):
+        text = "\n".join(map(json.dumps, objects))
+    elif ending.startswith(".json"):
+        text = json.dumps(objects)
     else:
-        mark = "," if ending == ".csv" else "\t"
+        mark = "," if ending.startswith(".csv") else "\t"
         lines = [mark.join(f'"{cell}"' for cell in row) for row in zip(*columns.values(), strict=True)]
-        file.write_text("\n".join([mark.join(columns), *lines]))
-    table, p = read_facts(file)
+        text = "\n".join([mark.join(columns), *lines])
+    table, p = read_facts(text_file(tmp_path, text, f"facts{ending}"))
     assert named(table) == [("A", "r", "x, y"), ("B", "r", "z"), ("C", "r", "z")]
     assert_array_equal(p, [0.75, 0.125, 0.125])  # a fact that stands there twice is asked as often as both together
 
@@ -157,7 +166,7 @@ HEADER = "subject,relation,answer\n"
         (b"subject,relation,answer\na,b,caf\xe9\n", "line 2: not text in UTF-8 .*0xe9.*iconv"),
         ((HEADER + "a,b,c\n").encode("utf-16"), "is text in UTF-16; save it in UTF-8"),
         (b"PK\x03\x04 and so on", "a zip archive or a workbook"),
-        (b"\x1f\x8b\x08", "compressed with gzip"),
+        (b"\x1f\x8b\x08", r"compressed with gzip; give it a name that ends in \.gz"),
         (b"PAR1....", "is Parquet; give it a name that ends in .parquet"),
         (bytes(range(1, 256)) * 4, "not text in UTF-8"),
     ],
@@ -188,6 +197,108 @@ def test_a_bad_json_file_is_one_line(text: str, says: str, tmp_path: Path) -> No
     refused(text_file(tmp_path, text, "facts.jsonl"), says)
 
 
+PAIR = '{"France": {"capital": "Paris",\n"currency": "euro"},\n"Peru": {"capital": "Lima"}}'
+
+
+def test_json_is_read_in_the_three_shapes_that_people_have(tmp_path: Path) -> None:
+    rows = [("France", "capital", "Paris"), ("France", "currency", "euro"), ("Peru", "capital", "Lima")]
+    objects = [dict(zip(("subject", "relation", "answer"), row, strict=True)) for row in rows]
+    for text in (PAIR, json.dumps(rows), json.dumps(objects, indent=2), f"\ufeff {json.dumps(rows, indent=1)}\r\n"):
+        table, p = read_facts(text_file(tmp_path, text, "facts.json"))
+        assert (named(table), p) == (rows, None)
+    text = '[["a", "r", 1.50], ["b", true, "1.50"], {"answer": 12345678901234567890123, "subject": 7, "relation": "r"}]'
+    table, _ = read_facts(text_file(tmp_path, text, "facts.json"))
+    assert named(table) == [("a", "r", "1.50"), ("b", "true", "1.50"), ("7", "r", "12345678901234567890123")]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty; write a list of objects"),
+        (" \n", "is empty"),
+        ("7", "line 1: '7' is neither a list nor an object"),
+        ("[]", "a header and no facts"),
+        ("{}", "a header and no facts"),
+        ('[["a", "b", "c"],\n["a", "b"]]', "line 2: .* is not an object with subject, relation, answer"),
+        ('[["a", "b", "c"],\n["a", "b", null]]', "line 2: the answer is empty"),
+        ('[["a", "b", "c"],\n["a", "b", NaN]]', "line 2: the answer is empty"),
+        ('[["a", "b", "c"],\n["a", "b", ["c", "d"]]]', "line 2: the answer is nested"),
+        ('[["a", "b", "c"],\n\n["a", "b", "d"]]', "line 3: the fact .* has the answer 'd', and 'c' in line 1"),
+        ('[["a", "b", "c"],\n]', "line 2: not JSON"),
+        ('[["a", "b", "c"]\n["a", "b", "d"]]', "line 2: not JSON .*',' or ']' is expected"),
+        ('[["a", "b", "c"]', "line 1: not JSON"),
+        ('[["a", "b", "c"]]\n]', "line 2: not JSON .*more after its end"),
+        ('{"subject": "a", "relation": "b", "answer": "c"}\n' * 2, r"line 2: not JSON .*ends in \.jsonl"),
+        ('{"subject": "a", "relation": "b", "answer": "c"}', "an object of columns, or of one fact"),
+        ('{"subject": {"0": "a"}, "relation": {"0": "b"}, "answer": {"0": "c"}}', r"to_json\(orient='records'\)"),
+        (
+            '[{"subject": "a", "relation": "b",\n"answer": "c", "answer": "d"}]',
+            "line 1: the column 'answer' is there tw",
+        ),
+        ('{"facts": [1]}', "line 1: 'facts' has .*; write a list of objects"),
+        ('{"a": {"b": "c",\n"b": "d"}}', "line 2: the fact .* has the answer 'd', and 'c' in line 1"),
+        ('{"a": {"b": "c"},\n"a": {"b": "d"}}', "line 2: the fact .* has the answer 'd', and 'c' in line 1"),
+        ('{"a": {"b": {"c": "d"}}}', "line 1: the answer is nested"),
+        ('{"a": {"b" "c"}}', "line 1: not JSON"),
+        ('{"a": {"b": "c"}, 3: {}}', "line 1: not JSON .*a name in quotes"),
+        ('{"a" {"b": "c"}}', "line 1: not JSON .*':' is expected"),
+        ("[" * 100_000, "line 1: not JSON .*too deeply nested"),
+        ('[["a", "b\\u0000", "c"]]', "line 1: the relation has a NUL character"),
+    ],
+)
+def test_a_bad_json_list_or_object_is_one_line(text: str, says: str, tmp_path: Path) -> None:
+    refused(text_file(tmp_path, text, "facts.json"), says)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".json", ".jsonl", ".csv.gz", ".parquet"])
+def test_a_name_that_is_too_long_is_said_to_be_with_its_line(ending: str, tmp_path: Path) -> None:
+    file = write_facts(tmp_path / f"facts{ending}", [*CAPITALS, ("Peru", "capital", "x" * 200_000)])
+    refused(file, r"(line|row) \d: the answer is a name of 200000 characters; it may have at most 10000")
+
+
+def test_a_long_cell_of_a_column_that_is_not_read_does_not_matter(tmp_path: Path) -> None:
+    text = f"subject,relation,answer,note\nFrance,capital,Paris,{'x' * 200_000}\n"
+    assert named(read_facts(text_file(tmp_path, text))[0]) == CAPITALS[:1]
+
+
+def test_what_is_packed_is_unpacked_by_its_name(tmp_path: Path) -> None:
+    """In several parts too, as `cat a.gz b.gz` makes them. What is broken, or not what its name says, is refused."""
+    file = tmp_path / "FACTS.CSV.GZ"
+    file.write_bytes(gzip.compress(HEADER.encode()) + gzip.compress(b"a,b,c\n"))
+    assert named(read_facts(file)[0]) == [("a", "b", "c")]
+    whole = file.read_bytes()
+    for contents, says in ((whole[:-4], "is not gzip that can be unpacked"), (HEADER.encode(), "take .gz off its name"),
+                           (whole[:30] + b"....." + whole[35:], "is not gzip that can be unpacked")):  # fmt: skip
+        file.write_bytes(contents)
+        refused(file, says)
+    refused(text_file(tmp_path, HEADER, "facts.gz"), r"not in '\.gz'")
+    refused(text_file(tmp_path, HEADER, "facts.txt.gz"), r"not in '\.txt\.gz'")
+    refused(
+        text_file(tmp_path, gzip.compress(HEADER.encode())), r"compressed with gzip; give it a name that ends in \.gz"
+    )
+
+
+def test_a_small_file_that_unpacks_to_what_does_not_fit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FACTHOLD_MEMORY", "64M")
+    refused(text_file(tmp_path, bytes(100 << 20), "facts.csv.gz"), "reading .* needs about .* there is 0.0625 GiB")
+
+
+def test_the_same_facts_are_packed_to_the_same_bytes(tmp_path: Path) -> None:
+    first, second = (write_facts(tmp_path / name, CAPITALS).read_bytes() for name in ("a.json.gz", "b.json.gz"))
+    assert first == second
+    assert gzip.decompress(first) == write_facts(tmp_path / "a.json", CAPITALS).read_bytes()
+    write_facts(tmp_path / "a.json.gz", CAPITALS[:2])  # takes the place of what is of its own kind
+    for ending in (".csv.gz", ".json"):
+        other = (tmp_path / "a.json.gz").rename(tmp_path / f"other{ending}")
+        before = other.read_bytes()
+        with pytest.raises(FactholdError, match="is there already, and is JSON, packed by gzip"):
+            write_facts(other, CAPITALS)
+        assert other.read_bytes() == before
+        write_facts(tmp_path / "a.json.gz", CAPITALS)
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
@@ -204,10 +315,11 @@ def test_a_bad_parquet_file_is_one_line(columns: dict[str, list[Any]], says: str
 
 
 def test_what_is_no_file_of_facts_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path / "none.csv", "no such file of facts")
-    refused(tmp_path / "none.parquet", "no such file of facts")
+    refused(tmp_path / "none.csv", "no such file: ")
+    refused(tmp_path / "none.parquet", "no such file: ")
     refused(
-        text_file(tmp_path, "a", "facts.xlsx"), r"end in \.csv, \.tsv, \.jsonl, \.ndjson, \.parquet, not in '\.xlsx'"
+        text_file(tmp_path, "a", "facts.xlsx"),
+        r"end in \.csv, \.tsv, \.json, \.jsonl, \.ndjson, \.parquet, or one of these and \.gz, not in '\.xlsx'",
     )
     refused(text_file(tmp_path, "not Parquet", "facts.parquet"), "is not Parquet that can be read")
     (tmp_path / "folder.csv").mkdir()
@@ -231,11 +343,11 @@ def test_a_file_that_does_not_fit_in_memory_is_refused(
     file = write_facts(tmp_path / f"facts{ending}", CAPITALS)
     read_facts(file)
     monkeypatch.setattr(facthold.facts.formats, "MEMORY_A_ROW", 1 << 50)
-    refused(file, "needs about .* GiB, and this machine has .*: keep fewer rows, or split the file")
+    refused(file, "needs about .* GiB of memory, and there is .* to use; keep fewer rows, or split the file")
     if ending != ".parquet":
         monkeypatch.undo()
         os.truncate(file, 1 << 43)
-        refused(file, "needs about .* GiB, and this machine has")
+        refused(file, "needs about .* GiB of memory, and there is")
 
 
 def test_without_pyarrow_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,7 +375,8 @@ CONFLICTS = [
 @each_format
 def test_conflicts_are_named_and_settled(ending: str, tmp_path: Path) -> None:
     file = write_facts(tmp_path / f"facts{ending}", CONFLICTS)
-    unit, first = ("row", 1) if ending == ".parquet" else ("line", 1 if "json" in ending else 2)
+    unit = "row" if ending.startswith(".parquet") else "line"
+    first = 1 if ending.removesuffix(".gz") in (".jsonl", ".ndjson", ".parquet") else 2  # a header, or the bracket
     with pytest.raises(FactholdError) as error:
         read_facts(file)
     says = str(error.value)

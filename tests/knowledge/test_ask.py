@@ -42,9 +42,9 @@ def test_suggestions_are_fast_for_many_names() -> None:
     rng = np.random.default_rng(0)
     many = Names("subject", ["".join(rng.choice(list("abcdefghijklmnop"), 12)) for _ in range(30_000)])
     wanted = many[12_345]
-    start = time.perf_counter()
+    start = time.process_time()  # its own: others may keep the machine busy
     assert many.near(wanted[:5] + wanted[6:])[0] == wanted
-    assert time.perf_counter() - start < 5  # difflib alone takes many times this
+    assert time.process_time() - start < 5  # difflib alone takes many times this
 
 
 @pytest.mark.parametrize(

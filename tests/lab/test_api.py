@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import facthold.lab.registry as registry
 from facthold._util.errors import FactholdError
-from facthold.lab.api import figures_for, reproduce, results, run_figure, verify
+from facthold.lab.api import claims_for, figures_for, reproduce, results, run_figure, verify
 from facthold.lab.cells import Cell
 from facthold.lab.store import Store
 
@@ -63,17 +64,29 @@ def test_one_page_shows_figures_and_claims(store: Path, tmp_path: Path) -> None:
         made = reproduce("fig6", preset="smoke", store=opened, out=tmp_path, figures_only=True)
         numbers = json.loads(made.results.read_text())
         assert numbers["preset"] == "smoke"
-        assert [line["id"] for line in numbers["claims"]] == list(registry.claims())
+        assert numbers["claims"] == []  # none was asked for
         assert [fit["slope"] for fit in numbers["figures"][0]["fits"]] == [fit.slope for fit in made.figures[0].fits]
-    assert made.page.read_text().count("gradient-step") == 1
     assert [drawn.figure.name for drawn in made.figures] == ["fig6"]
-    assert len(made.claims) == len(registry.claims())
+    command = f"facthold figure fig6 --preset smoke --store {store} --output {tmp_path}"
+    assert command in made.page.read_text()
+
+
+def test_claims_are_those_that_were_asked_for(store: Path, tmp_path: Path) -> None:
+    """Other claims, of which some cells happen to be stored, are not judged."""
+    judge = partial(reproduce, preset="smoke", store=store, out=tmp_path)
+    assert [one.id for one in judge("fig6").claims] == ["fixed-outputs-growth"]
+    assert judge("fig6", figures_only=True).claims == []
+    made = judge("fig6", judge=["gradient-step"])
+    assert [one.id for one in made.claims] == ["gradient-step"]
+    assert made.page.read_text().count("gradient-step") == 1
+    assert claims_for((), "smoke", {}) == list(registry.claims().values())
+    assert not claims_for(("fig6",), "smoke", {"fig6": {"sizes": [[6, 7]]}})  # sizes of one's own decide no claim
 
 
 def test_a_fresh_process_computes_cells_side_by_side(tmp_path: Path) -> None:
     """Cells import what computes when they run. Several threads that do so at once would meet half of a package."""
     claims = "fh.verify('gradient-step', 'rounding', 'margin-outside-image', preset='smoke')"
-    code = f"import facthold as fh; print(*(judged.verdict for judged in {claims}))"
+    code = f"import facthold as fh; print(*(judged.judgement for judged in {claims}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.stdout.split() == ["holds"] * 3, done.stderr
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,55 +22,10 @@ from facthold.lab.runner import run_cells
 from facthold.lab.status import sweeps
 from facthold.lab.store import Store
 from facthold.studies.memories.capacity import Capacity
-from odd_cells import Quiet, Sleeping, alive, starts, until
+from odd_cells import PATIENCE, Quiet, Sleeping, alive, starts, until
+from ray_nodes import ENVIRONMENT, Node, free_port
 
 pytest.importorskip("ray")
-
-TESTS = Path(__file__).parents[1]
-# a cluster for this test alone: nothing is reported, and no token of the user is asked for
-ENVIRONMENT = os.environ | {
-    "PYTHONPATH": str(TESTS), "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ADDRESS": "",
-}  # fmt: skip
-SMALL = ["--num-cpus=1", "--object-store-memory=80000000", "--include-log-monitor=false", "--disable-usage-stats"]
-PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any free ones
-
-
-def free_port() -> int:
-    """Away from those that Ray gives to its workers."""
-    for port in range(20_000 + os.getpid() % 5_000, 30_000):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port")
-
-
-class Node:
-    """`ray start --block` and all its processes, in a session of their own."""
-
-    def __init__(self, *arguments: str, log: Path) -> None:
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *SMALL, *PORTS, *arguments]
-        with log.open("w") as output:
-            self.process = subprocess.Popen(
-                command, env=ENVIRONMENT, start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-        until(lambda: "Ray runtime started" in log.read_text() or self.process.poll() is not None)
-        assert self.process.poll() is None, log.read_text()
-
-    def runs(self, pid: int) -> bool:
-        return alive(pid) and os.getsid(pid) == self.process.pid
-
-    def kill(self) -> None:
-        """All at once, as when a machine loses its power."""
-        for pid in [int(path.name) for path in Path("/proc").glob("[0-9]*")]:
-            try:
-                if os.getsid(pid) == self.process.pid:
-                    os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +39,8 @@ def folder() -> Iterator[Path]:
 def head(folder: Path) -> Iterator[tuple[Node, str]]:
     if not Path("/proc/self/stat").exists():
         pytest.skip("reads /proc")
-    port = free_port()
-    dashboard = "--include-dashboard=false"
-    node = Node("--head", f"--port={port}", f"--temp-dir={folder}", dashboard, log=folder / "head.log")
-    yield node, f"127.0.0.1:{port}"
+    node, address = Node.head(folder)
+    yield node, address
     node.kill()
 
 
@@ -125,7 +79,7 @@ def drive(what: str, address: str, at: Path) -> "subprocess.Popen[str]":
 
 def only_ours(said: str) -> list[str]:
     """The lines on standard error: all are of facthold, none of Ray."""
-    lines = said.strip().splitlines()
+    lines = re.sub(r"\n  (?=[0-9.]+ |left)", " ", said.strip()).splitlines()  # what goes on below is one line
     assert all(line.startswith(("[", "facthold:", "  most so far", "facts found", "  n%2")) for line in lines[1:]), said
     return lines
 
@@ -140,12 +94,12 @@ def test_a_node_dies_and_every_cell_is_found_once(head: tuple[Node, str], tmp_pa
         until(lambda: any(second.runs(pid) for _, pid in starts(log)))
         assert driver.poll() is None
         second.kill()
-        _, said = driver.communicate(timeout=80)
+        _, said = driver.communicate(timeout=PATIENCE)
     finally:
         second.kill()
     assert driver.returncode == 0, said
     lines = only_ours(said)
-    assert lines[0] == "sleep: 8 cells to compute"
+    assert lines[0].startswith("sleep: 8 cells to compute; about ")
     assert sorted(int(line.split()[2].rstrip(":")) for line in lines if line.startswith("[")) == list(range(8))
     with Store(tmp_path / "results.sqlite") as store:
         assert sorted(row.result["n"] for row in store.rows()) == list(range(8))
@@ -157,7 +111,7 @@ def test_a_node_dies_and_every_cell_is_found_once(head: tuple[Node, str], tmp_pa
 
 @pytest.mark.slow
 def test_the_same_bits_on_the_cluster(head: tuple[Node, str], tmp_path: Path) -> None:
-    _, said = drive("capacity", head[1], tmp_path).communicate(timeout=80)
+    _, said = drive("capacity", head[1], tmp_path).communicate(timeout=PATIENCE)
     only_ours(said)
     cell = Capacity(method="train:mlp-text", d=6, m=6, seeds=(0, 1), tolerance=0.2)
     with Store(tmp_path / "results.sqlite") as there, Store(tmp_path / "here.sqlite") as here:
@@ -172,7 +126,7 @@ def test_the_same_bits_on_the_cluster(head: tuple[Node, str], tmp_path: Path) ->
 @pytest.mark.slow
 def test_a_cell_that_always_kills_its_worker_is_named(head: tuple[Node, str], tmp_path: Path) -> None:
     driver = drive("deadly", head[1], tmp_path)
-    _, said = driver.communicate(timeout=80)
+    _, said = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 2
     last = only_ours(said)[-1]
     assert "given up after 4 tries" in last
@@ -185,7 +139,7 @@ def test_a_cell_that_always_kills_its_worker_is_named(head: tuple[Node, str], tm
 @pytest.mark.slow
 def test_what_a_cell_raises_reaches_the_driver(head: tuple[Node, str], tmp_path: Path) -> None:
     driver = drive("fail", head[1], tmp_path)
-    _, said = driver.communicate(timeout=80)
+    _, said = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 2
     assert only_ours(said)[-1] == "facthold: this cell cannot be computed"
 
@@ -196,10 +150,12 @@ def test_ctrl_c_ends_the_tasks_too(head: tuple[Node, str], tmp_path: Path) -> No
     driver = drive("long", head[1], tmp_path)
     until(lambda: len(starts(log)) == 1)
     os.killpg(driver.pid, signal.SIGINT)
-    _, said = driver.communicate(timeout=30)
+    _, said = driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 130
-    assert "interrupted; cells that were finished are stored" in only_ours(said)[-1]
-    until(lambda: not any(alive(pid) for _, pid in starts(log)), 30)
+    assert only_ours(said)[-1].endswith(
+        "interrupted; none of 3 cells was finished, so that the same command begins again"
+    )
+    until(lambda: not any(alive(pid) for _, pid in starts(log)))
     assert len(starts(log)) == 1
 
 
@@ -228,7 +184,7 @@ def test_without_ray_the_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
 def refused(address: str, says: str, at: Path) -> None:
     _, start_up = timed("nonsense", at)  # refused before anything is asked: what the program itself takes to start
     line, seconds = timed(address, at)
-    assert seconds - start_up < 15
+    assert seconds < 15 + 4 * start_up  # a busy machine takes longer for both
     assert line.startswith(f"facthold: cannot reach a Ray cluster at {address}")
     assert says in line
 
@@ -237,7 +193,7 @@ def timed(address: str, at: Path) -> tuple[str, float]:
     """The one line of a program that could not connect, and the seconds until it ended."""
     begun = time.monotonic()
     driver = drive("sleep", address, at)
-    output, said = driver.communicate(timeout=60)
+    output, said = driver.communicate(timeout=PATIENCE)
     assert (driver.returncode, output) == (2, ""), said
     (line,) = said.strip().splitlines()
     return line, time.monotonic() - begun

@@ -1,12 +1,14 @@
 """Where cells run: the same bits everywhere, and nothing that finished is lost, whoever dies."""
 
 import os
+import random
 import resource
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +17,16 @@ from facthold._util import runtime
 from facthold._util.errors import FactholdError
 from facthold.cli.cells import CellProgress, outcome
 from facthold.lab.cells import Cell
-from facthold.lab.places import RETRIES, InProcess, Place
+from facthold.lab.leases import STALE
+from facthold.lab.pace import Pace, stored_pace
+from facthold.lab.places import RETRIES, InProcess, Place, Running
 from facthold.lab.provenance import provenance
 from facthold.lab.runner import run_cells
-from facthold.lab.status import STALE, Best, Tally, sweeps
+from facthold.lab.status import Best, Tally, sweeps
 from facthold.lab.store import Store
 from facthold.lab.workers import Workers
 from facthold.studies.memories.capacity import Capacity
-from odd_cells import Compiling, Deadly, Failing, Quiet, Sleeping, alive, starts, until
+from odd_cells import IMPORTED, PATIENCE, Compiling, Deadly, Failing, Guessed, Quiet, Sleeping, alive, starts, until
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
@@ -174,7 +178,7 @@ if __name__ == "__main__":
 def test_workers_end_with_their_driver_in_the_middle_of_a_cell(how: signal.Signals, tmp_path: Path) -> None:
     log, path, script = tmp_path / "log", tmp_path / "results.sqlite", tmp_path / "driver.py"
     script.write_text(DRIVER)
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": IMPORTED}
     command = [sys.executable, str(script), str(path), str(log)]
     driver = subprocess.Popen(
         command, env=environment, start_new_session=True, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
@@ -186,15 +190,15 @@ def test_workers_end_with_their_driver_in_the_middle_of_a_cell(how: signal.Signa
             os.killpg(driver.pid, how)  # as a terminal does: to the driver and its workers
         else:
             driver.send_signal(how)
-        _, said = driver.communicate(timeout=30)
-        until(lambda: not any(alive(pid) for _, pid in starts(log)), 10)
+        _, said = driver.communicate(timeout=PATIENCE)
+        until(lambda: not any(alive(pid) for _, pid in starts(log)))
     finally:
         driver.kill()
     assert said.count("Traceback") <= 1  # the driver's own, and no worker's
     with Store(path, create=False) as store:
         (sweep,) = sweeps(store)
     assert sweep.state == ("interrupted" if how == signal.SIGINT else "running")
-    assert sweep.state_now(time.time() + STALE) == ("interrupted" if how == signal.SIGINT else "stopped")
+    assert sweep.state_now(time.time()) == ("interrupted" if how == signal.SIGINT else "dead")
     assert sorted(label for label, _ in sweep.running) == ([] if how == signal.SIGINT else ["sleeping 0", "sleeping 1"])
 
 
@@ -268,7 +272,7 @@ def test_a_disk_that_takes_no_more_ends_the_run_in_one_line_and_loses_nothing(tm
     (tmp_path / "fill.py").write_text(FULL)
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     done = subprocess.run(
-        [sys.executable, "fill.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        [sys.executable, "fill.py"], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
         env={k: v for k, v in os.environ.items() if k != "FACTHOLD_STORE"},
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
@@ -295,54 +299,147 @@ def test_a_full_disk_during_a_sweep_is_told_by_the_store(store: Store) -> None:
 
 def test_time_left_counts_lanes_then_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "time", lambda: clock[0])
     cells = [Sleeping(n=n, seconds=9.0) for n in range(4)]  # costs of 10
-    tally = Tally(cells, lanes=2)
+    tally = Tally(cells, Workers(2))
     assert tally.left == 20.0
+    tally.running = [Running(cell, 100.0) for cell in cells[:2]]
     clock[0] += 5.0
     assert tally.left == 15.0
     clock[0] += 35.0
-    assert tally.left == 4.0  # late: a tenth of the time that it has taken
-    tally.finished(cells[0], {})
-    tally.finished(cells[1], {})
-    assert tally.left == 40.0  # half of the work took 40 s
-    tally.finished(cells[2], {})
-    tally.finished(cells[3], {})
+    assert tally.left == 20.0  # two are late: a quarter of what they have had; and two to come
+    tally.finished(cells[0], {}, 40.0)
+    tally.finished(cells[1], {}, 40.0)
+    assert tally.left == 40.0  # two like them on two lanes
+    tally.finished(cells[2], {}, 40.0)
+    tally.finished(cells[3], {}, 40.0)
     assert (tally.left, tally.done) == (0.0, 4)
 
 
-def test_no_sweep_in_workers_is_shorter_than_its_longest_cell() -> None:
-    cells = [Sleeping(n=1, seconds=99.0), Sleeping(n=2, seconds=9.0)]
-    assert Workers(4).estimate(cells) == 100.0
-    assert Workers(1).estimate(cells) == 110.0
-    assert Workers(4).estimate([]) == 0.0
+@pytest.mark.parametrize("place", [Workers(1), Workers(4), InProcess()], ids=["one", "four", "process"])
+def test_no_run_is_shorter_than_its_longest_cell(place: Place) -> None:
+    assert place.estimate([100.0, 10.0]) == (110.0 if place.lanes == 1 else 100.0)
+    assert place.estimate([]) == 0.0
+
+
+FACTORS = {"quick": 0.05, "as told": 1.0, "slow": 8.0}  # by which costs are off
+LANES = 3
+
+
+def drawn_cells(rng: random.Random, n: int = 40) -> list[tuple[Cell, float]]:
+    """Cells of three groups, and the seconds that they really take."""
+    made = [(group, rng.lognormvariate(3.0, 1.0), i) for i in range(n) for group in FACTORS]
+    return [(Guessed(group=group, guess=cost / FACTORS[group], n=i), cost * rng.lognormvariate(0.0, 0.3))
+            for group, cost, i in made]  # fmt: skip
+
+
+def predictions(
+    cells: list[tuple[Cell, float]], pace: Pace, clock: list[float]
+) -> Iterator[tuple[float, float, float]]:
+    """The run on a clock that is set by hand: after each cell the share of the time, what was said to be left, and what
+    was left."""
+    seconds = {cell.key: took for cell, took in cells}
+    order = pace.order(cell for cell, _ in cells)
+    tally, start, told = Tally(order, Workers(LANES), pace), clock[0], []
+    running: list[Running] = []
+    while order or running:
+        while order and len(running) < LANES:
+            running.append(Running(order.pop(0), clock[0]))
+        first = min(running, key=lambda one: one.since + seconds[one.cell.key])
+        clock[0] = first.since + seconds[first.cell.key]
+        running.remove(first)
+        tally.finished(first.cell, {}, seconds[first.cell.key])
+        tally.running = list(running)
+        told.append((clock[0], tally.left))
+    for now, left in told[:-LANES]:
+        yield (now - start) / (clock[0] - start), left, clock[0] - now
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_time_left_is_right_within_a_factor_of_two_where_costs_are_off(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the first cell on where the store holds some of each group, and after a tenth of the time where not."""
+    clock, rng = [100.0], random.Random(seed)
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    cells = drawn_cells(rng)
+    busier = [(cell, took / 3) for cell, took in drawn_cells(rng, 4)]  # the machine was three times as fast then
+    for known, after in ((drawn_cells(rng, 4), 0.0), (busier, 0.1), ([], 0.1)):
+        ratios = [left / right for share, left, right in predictions(cells, Pace(known), clock) if share > after]
+        assert min(ratios) > 0.5, known
+        assert max(ratios) < 2.0, known
+
+
+def test_one_cell_of_each_group_that_nothing_is_known_of_starts_first() -> None:
+    cells = [Guessed(group=group, guess=10.0**n, n=n) for group in "ab" for n in range(3)]
+    known = [(cells[4], 1.0)]
+    assert [(c.group, c.n) for c in Pace().order(cells)[:3]] == [("a", 1), ("b", 1), ("a", 2)]
+    assert [c.n for c in Pace().order(cells[:3])] == [2, 1, 0]  # one group alone shows itself
+    assert [c.n for c in Pace(known).order(cells)][:2] == [2, 2]
+
+
+def test_the_pace_comes_from_the_store(store: Store) -> None:
+    """Of cells like it first, then of its kind; cells of another version or kind say nothing."""
+    for group, ratio in (("a", 3.0), ("b", 5.0)):
+        for n in range(3):
+            store.put(Guessed(group=group, guess=10.0, n=n), {}, 10.0 * ratio)
+    store.put(Sleeping(n=1), {}, 1e6)
+    cells = [Guessed(group=group, guess=2.0, n=9) for group in "abc"]
+    pace = stored_pace(store, cells, Workers(2))
+    assert [pace.seconds(cell) for cell in cells] == [6.0, 10.0, 8.0]
+    assert pace.seconds(Sleeping(n=1, seconds=4.0)) == 5.0  # as it says
+    pace.finished(cells[0], 12.0)  # twice as slow as before: so are the others
+    assert pace.seconds(cells[1]) == 20.0
+    assert pace.seconds(Sleeping(n=1, seconds=4.0)) == 30.0  # as the whole run
+    store.query("UPDATE results SET version = 99")
+    assert stored_pace(store, cells, Workers(2)).seconds(cells[0]) == 2.0
 
 
 def test_the_most_facts_of_each_shape_are_kept() -> None:
     tally = Tally([])
-    assert tally.finished(Sleeping(n=1), {"facts": 5, "n_params": 50})
-    assert not tally.finished(Sleeping(n=3), {"facts": 4, "n_params": 60})
-    assert not tally.finished(Sleeping(n=3), {"facts": None, "n_params": 60})
-    assert tally.finished(Sleeping(n=3), {"facts": 6.5})
-    assert not tally.finished(Failing(), {"facts": 9})  # it has no shape
+    assert tally.finished(Sleeping(n=1), {"facts": 5, "n_params": 50}, 1.0)
+    assert not tally.finished(Sleeping(n=3), {"facts": 4, "n_params": 60}, 1.0)
+    assert not tally.finished(Sleeping(n=3), {"facts": None, "n_params": 60}, 1.0)
+    assert tally.finished(Sleeping(n=3), {"facts": 6.5}, 1.0)
+    assert not tally.finished(Failing(), {"facts": 9}, 1.0)  # it has no shape
     assert tally.found == {"n%2=1": Best(6.5, None)}
 
 
 def test_plain_lines_tell_outcomes_and_facts(capsys: pytest.CaptureFixture[str]) -> None:
     cells = [Sleeping(n=n) for n in (1, 3)]
     with CellProgress("test") as progress:
-        progress.begin(cells, 0)
+        progress.begin(tally := Tally(cells), 0)
         for cell in cells:
+            tally.finished(cell, cell.run(), 0.0)
             progress.finished(cell, cell.run(), 0.0)
             progress.waiting()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "test: 2 cells to compute"
+    assert lines[0] == "test: 2 cells to compute; about 2.0 s"
     assert lines[1].startswith("[1/2] sleeping 1: done (0.0 s); about ")
     assert lines[2] == "  most so far at n%2=1: 1 facts, 10 parameters"
     assert lines[-2:] == ["facts found:", "  n%2=1: 3 facts, 30 parameters"]
     with CellProgress("test") as progress:
-        progress.begin(cells[:1], 1)
-    assert capsys.readouterr().err == "test: 1 cell to compute, 1 already stored\n"
+        progress.begin(Tally([]), 1)
+    assert capsys.readouterr().err == "test: 0 cells to compute, 1 already stored\n"
+
+
+@pytest.mark.parametrize(
+    ("stored", "done", "says"),
+    [
+        (0, 0, "none of 2 cells was finished, so that the same command begins again"),
+        (0, 1, "1 of 2 cells stored, and the same command goes on after them"),
+        (3, 0, "3 of 5 cells stored, and the same command goes on after them"),
+    ],
+)
+def test_a_run_that_is_stopped_claims_to_go_on_only_after_what_is_stored(stored: int, done: int, says: str) -> None:
+    cells = [Sleeping(n=n) for n in (1, 3)]
+    progress, stop = CellProgress("test"), KeyboardInterrupt()
+    tally = Tally(cells)
+    progress.begin(tally, stored)
+    for cell in cells[:done]:
+        tally.finished(cell, cell.run(), 0.0)
+    progress.__exit__(KeyboardInterrupt, stop, None)
+    assert stop.__notes__ == [says]
 
 
 def test_outcomes_in_a_few_words() -> None:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -25,7 +26,9 @@ import facthold
 from facthold._util.errors import FactholdError
 from facthold.lab.cells import Cell, Result
 from facthold.lab.provenance import commit_of, provenance, source_commit
+from facthold.lab.runner import run_cells
 from facthold.lab.store import APPLICATION_ID, SCHEMA_VERSION, Store, default_store_path, from_json, to_json
+from odd_cells import IMPORTED, Sleeping
 
 NOBODY = 65534
 
@@ -65,7 +68,9 @@ def work(path: str, count: int) -> None:
 
 
 def start_worker(path: Path, count: int) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, __file__, str(path), str(count)], stdout=subprocess.PIPE, text=True)
+    arguments = [sys.executable, __file__, str(path), str(count)]
+    environment = os.environ | {"PYTHONPATH": IMPORTED}
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment)
 
 
 @pytest.fixture
@@ -230,7 +235,7 @@ def test_a_killed_process_loses_nothing_that_it_announced(path: Path) -> None:
 
 def test_two_processes_write_to_one_file(path: Path) -> None:
     workers = [start_worker(path, 40) for _ in range(2)]
-    outputs = [worker.communicate(timeout=60)[0] for worker in workers]
+    outputs = [worker.communicate(timeout=300)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0]
     assert {int(n) for output in outputs for n in output.split()[1:]} == set(range(40))
     with Store(path) as store:
@@ -313,26 +318,93 @@ def test_the_file_says_whose_it_is(path: Path) -> None:
     assert int.from_bytes(header[60:64], "big") == SCHEMA_VERSION
 
 
-def test_a_damaged_file_is_told_in_one_line(path: Path) -> None:
+def damage(path: Path, how: str) -> None:
+    """Fill a store, and spoil it."""
     with Store(path) as store:
         for n in range(200):
             store.put(Square(n=n), {"square": n, "pad": "x" * 100}, 0.0)
     size = path.stat().st_size
     with path.open("r+b") as file:
-        file.seek(size // 4)
-        file.write(b"\xff" * (size // 2))
-    with Store(path, create=False) as store, pytest.raises(FactholdError, match="damaged") as error:
-        store.rows()
+        if how == "garbage":
+            file.write(b"\x17" * size)
+        elif how == "truncated":
+            file.truncate(size // 2)
+        else:
+            file.seek(size // 2 // 4096 * 4096)  # a page, of the table or of its index
+            page = file.read(4096)
+            file.seek(-4096, os.SEEK_CUR)
+            file.write(bytes(byte ^ 0xFF for byte in page))
+
+
+@pytest.mark.parametrize("how", ["garbage", "truncated", "flipped page"])
+def test_a_damaged_file_is_refused_before_anything_is_computed(path: Path, tmp_path: Path, how: str) -> None:
+    damage(path, how)
+    log = tmp_path / "log"
+    with pytest.raises(FactholdError, match=r"it is damaged; take a copy|it is not a database; give another") as error:
+        use(path, Sleeping(n=1, log=str(log)))
     one_line(error, path)
+    assert not log.exists()
 
 
-def test_a_row_that_is_not_json_is_told_in_one_line(path: Path) -> None:
+def use(path: Path, cell: Cell) -> None:
+    with Store(path) as store:
+        run_cells([cell], store)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("result = '{'", "it is not JSON"),
+        ("result = CAST(x'7bff7d' AS TEXT)", "it is not JSON"),
+        ("result = '[1]'", "it has values without names"),
+        ("spec = '{\"n\":1'", "it is not JSON"),
+        ("spec = replace(spec, '2', '3')", "its key is not that of its spec"),
+        ("key = 'x' || key", "its key is not that of its spec"),
+        ("seeds = 'none'", "it is not JSON"),
+    ],
+)
+def test_a_damaged_row_is_named_before_anything_is_computed_and_can_be_removed(
+    path: Path, tmp_path: Path, change: str, reason: str
+) -> None:
+    log = tmp_path / "log"
+    with Store(path) as store:
+        for n in (1, 2):
+            store.put(Square(n=n), {"square": n * n}, 0.0)
+        store._db.execute(f"UPDATE results SET {change} WHERE key = '{Square(n=2).key}'")
+    with pytest.raises(FactholdError, match=rf"row \d+, of kind square, is damaged \({reason}\)") as error:
+        use(path, Sleeping(n=1, log=str(log)))
+    advice = one_line(error, path).rpartition(": ")[2]
+    assert not log.exists()
+    program, file, sql = shlex.split(advice)  # what it says to do helps
+    assert (program, file) == ("sqlite3", str(path))
+    with sqlite3.connect(file, isolation_level=None) as db:
+        db.execute(sql)
+    db.close()
+    use(path, Sleeping(n=1, log=str(log)))
+    with Store(path) as store:
+        assert store.missing([Square(n=1), Square(n=2), Sleeping(n=1, log=str(log))]) == [Square(n=2)]
+
+
+def test_a_row_that_is_damaged_is_not_read(path: Path) -> None:
     with Store(path) as store:
         store.put(Square(n=1), {"square": 1}, 0.0)
         store._db.execute("UPDATE results SET result = '{'")
         with pytest.raises(FactholdError, match="not JSON") as error:
             store.get(Square(n=1))
     one_line(error, path)
+
+
+def test_a_disk_that_is_full_is_refused_at_once(path: Path) -> None:
+    """The system lets no file grow beyond a few pages, in a process of its own."""
+    script = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
+    script += "from facthold.lab.store import Store; Store(sys.argv[1])"
+    for _ in range(2):  # a new store, then one that is there
+        done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
+        assert done.returncode != 0
+        last = done.stderr.strip().splitlines()[-1]
+        assert f"cannot use the store {path}: the disk is full; free some space" in last
+        assert list(path.parent.iterdir()) == ([path] if path.exists() else [])
+        Store(path).close()
 
 
 def test_a_folder_and_a_file_as_folder_are_refused(tmp_path: Path) -> None:
@@ -345,8 +417,11 @@ def test_a_folder_and_a_file_as_folder_are_refused(tmp_path: Path) -> None:
     one_line(error, tmp_path / "file" / "results.sqlite")
 
 
-def test_folders_on_the_way_are_made(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_there_is_refused_and_any_name_is_one(tmp_path: Path) -> None:
     path = tmp_path / "a b" / "100% #1?" / "results.sqlite"
+    with pytest.raises(FactholdError, match="there is no folder"):
+        Store(path)
+    path.parent.mkdir(parents=True)
     with Store(path) as store:
         store.put(Square(n=1), {"square": 1}, 0.0)
     assert path.is_file()

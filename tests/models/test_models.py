@@ -91,7 +91,7 @@ def test_initialisation_refuses_empty_sizes() -> None:
 @each_memory
 def test_a_file_gives_back_every_bit(memory: Memory, tmp_path) -> None:
     problem = random_problem(7, D, M=4, map="mod", key=KEY)
-    loaded, its_problem = load_model(save_model(tmp_path / "deep" / "model.safetensors", memory, problem))
+    loaded, its_problem = load_model(save_model(tmp_path / "model.safetensors", memory, problem))
     assert type(loaded) is type(memory)
     for before, after in [(memory, loaded), (problem, its_problem)]:
         assert to_numpy(before).keys() == to_numpy(after).keys()

@@ -1,11 +1,12 @@
 """Saved transformers: with their facts they are asked again, by facthold and by NumPy alone."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import equinox as eqx
@@ -17,13 +18,21 @@ from numpy.testing import assert_allclose, assert_array_equal
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from facthold._util.errors import FactholdError
+import eye
+import known
+from facthold._util.errors import FactholdError, FactholdWarning
+from facthold._util.tensors import read_tensors, tensors_as_bytes
 from facthold.facts.problem import FactualRecall, factual_recall, zipf
 from facthold.facts.table import FactTable, random_table
+from facthold.knowledge.model import Model, load
+from facthold.knowledge.tables import without
 from facthold.measure.fact_recall import recalled_facts
+from facthold.memory import EMBEDDINGS
 from facthold.memory.activations import Polynomial
+from facthold.memory.associations import random_problem
+from facthold.models import FIXED, REDRAWN, STORED
 from facthold.models.memory import LinearMemory
-from facthold.models.saving import load_model, save_model, to_numpy
+from facthold.models.saving import load_model, save_model, to_numpy, write_model
 from facthold.models.transformer import Transformer
 
 KEY = jax.random.key(2)
@@ -97,12 +106,112 @@ def test_further_answers_are_saved_where_there_are_some(tmp_path: Path) -> None:
 def test_further_answers_that_cannot_be_are_refused(tmp_path: Path) -> None:
     problem = factual_recall(FactTable.from_rows([("s", "r", "a"), ("s", "r", "b")], "all"), 8, key=KEY)
     file = save_model(tmp_path / "several.safetensors", MODELS["text"], problem)
-    with safe_open(file, framework="numpy") as opened:
-        metadata = opened.metadata()
-    wrong = load_file(file) | {"problem.also": np.array([[0, 7]], np.int32)}
-    save_file(wrong, tmp_path / "wrong", metadata)
+    arrays, about = read_tensors(file)
+    wrong = tensors_as_bytes(arrays | {"problem.also": np.array([[0, 7]], np.int32)}, about)
+    (tmp_path / "wrong").write_bytes(wrong)
     with pytest.raises(FactholdError, match="answers of also must lie between 0 and 1"):
         load_model(tmp_path / "wrong")
+
+
+# --- embeddings that are left out
+
+
+def left_out(file: Path) -> bool:
+    return "problem.phi" not in load_file(file)
+
+
+@pytest.mark.parametrize("embeddings", ["sphere", "gaussian", "signs"])
+def test_embeddings_are_drawn_again_to_the_last_bit(embeddings: str, tmp_path: Path) -> None:
+    problem = factual_recall(random_table(40, 3, 5, key=KEY), 8, key=KEY, n_noise=11, embeddings=embeddings)
+    whole = write_model(tmp_path / "whole", MODELS["text"], problem)
+    file = write_model(tmp_path / "small", MODELS["text"], problem, redraw=True)
+    assert (whole.embeddings, file.embeddings) == (STORED, REDRAWN)
+    assert left_out(file.path)
+    assert not left_out(whole.path)
+    assert file.embedding_bytes == 0
+    assert whole.embedding_bytes == problem.phi.nbytes
+    assert file.bytes == file.path.stat().st_size < whole.bytes - 0.9 * problem.phi.nbytes
+    for path in (whole.path, file.path):
+        again = load_model(path)[1]
+        assert isinstance(again, FactualRecall)
+        assert again.phi.dtype == problem.phi.dtype
+        assert_array_equal(again.phi.view(np.uint8), problem.phi.view(np.uint8))
+    assert left_out(save_model(tmp_path / "kept", MODELS["text"], again))  # a file is written as it was read
+    back = save_model(tmp_path / "back", MODELS["text"], again, redraw=False)
+    assert read_tensors(back)[1] == read_tensors(whole.path)[1]
+    assert not left_out(back)
+
+
+CHANGES: dict[str, Callable[[Model], Model]] = {
+    "answer": lambda m: m.edit("France", "capital", "Lyon"),
+    "subject": lambda m: m.add("Chad", "capital", "N'Djamena"),
+    "forgotten": lambda m: m.forget("France", "capital"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rows_that_no_key_draws_are_stored(change: str, tmp_path: Path) -> None:
+    """New names have embeddings of their own; all others are still drawn again."""
+    changed = CHANGES[change](load(Model(*known.countries()).save(tmp_path / "m", redraw=True)))
+    file = changed.save(tmp_path / "changed")
+    assert left_out(file)
+    stored = load_file(file).get("problem.changed", np.zeros(0))
+    assert len(stored) == len(changed.problem.phi) - len(known.countries()[1].phi)
+    assert_array_equal(load(file).problem.phi.view(np.uint8), changed.problem.phi.view(np.uint8))
+    assert_array_equal(eye.read(file)[1]["problem.phi"], changed.problem.phi)
+
+
+def test_a_relation_that_is_forgotten_moves_the_others(tmp_path: Path) -> None:
+    problem = factual_recall(FactTable.from_rows([("s", "r", "a"), ("s", "q", "b"), ("t", "q", "a")]), 8, key=KEY)
+    smaller = without(problem, 0)
+    assert len(smaller.phi) == len(problem.phi) - 1
+    file = save_model(tmp_path / "m", MODELS["text"], smaller, redraw=True)
+    assert load_file(file)["problem.changed"].tolist() == [2]
+    again = load_model(file)[1]
+    assert isinstance(again, FactualRecall)
+    assert_array_equal(again.phi.view(np.uint8), smaller.phi.view(np.uint8))
+
+
+def test_what_no_keys_draw_again_is_stored_whatever_is_asked(tmp_path: Path) -> None:
+    plain = factual_recall(random_table(4, 1, 2, key=KEY), 8, key=KEY, n_noise=1)
+    noisy = dataclasses.replace(plain, phi=plain.phi + np.float32(1e-6))
+    assert plain.drawing is not None
+    unknown = dataclasses.replace(plain, drawing=None)
+    double = dataclasses.replace(plain, phi=plain.phi.astype(np.float64))
+    for problem in (noisy, unknown, double, random_problem(4, 8, key=KEY)):
+        written = write_model(tmp_path / "m", MODELS["text"], problem, redraw=True)
+        assert written.embeddings == FIXED
+        again = load_model(written.path)[1]
+        if isinstance(problem, FactualRecall):
+            assert isinstance(again, FactualRecall)
+            assert_array_equal(again.phi, problem.phi)
+
+
+def test_another_stream_of_random_numbers_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = save_model(tmp_path / "m", MODELS["text"], problem_for("text"), redraw=True)
+    sphere = EMBEDDINGS["sphere"]
+    monkeypatch.setitem(EMBEDDINGS, "sphere", lambda n, d, draw: sphere(n, d, draw) * (1 + 1e-7))
+    with pytest.raises(FactholdError, match=rf"m is .*its embeddings were left out.*numpy=={np.__version__}"):
+        load_model(file)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"n_noise": 10**15}, "GiB"), ({"n_noise": "7"}, "n_noise is '7'"), ({"d": 10**13}, "GiB"),
+        ({"d": 9}, "left out"),
+        ({"kind": "cube"}, "unknown embeddings 'cube'"), ({"keys": [[1, 2]]}, "shorter"), ({"keys": 3}, "not iterable"),
+        ({"n_noise": 8}, "left out"), ({"keys": [[0, 0]] * 5}, "left out"),
+    ],
+)  # fmt: skip
+def test_a_drawing_that_cannot_be_is_one_line(change: dict, says: str, tmp_path: Path) -> None:
+    arrays, about = read_tensors(save_model(tmp_path / "m", MODELS["text"], problem_for("text"), redraw=True))
+    about["problem"]["drawing"] |= change
+    (tmp_path / "m").write_bytes(tensors_as_bytes(arrays, about))
+    with pytest.raises(FactholdError, match="m is a facthold model with parts missing or wrong: ") as error:
+        load_model(tmp_path / "m")
+    (line,) = str(error.value).splitlines()
+    assert says in line
 
 
 def snippets() -> Iterator[str]:
@@ -149,22 +258,22 @@ def test_a_memory_saved_before_there_were_transformers_is_read(tmp_path: Path) -
     arrays = {"model.W": np.eye(3, dtype=np.float32), "problem.E": np.ones((2, 3), np.float32)}
     arrays |= {"problem.U": np.ones((2, 3), np.float32), "problem.f": np.array([0, 1], np.int32)}
     save_file(arrays, tmp_path / "old", {"about": json.dumps(about)})
-    model, problem = load_model(tmp_path / "old")
+    with pytest.warns(FactholdWarning, match="old is of an older version, without a checksum"):
+        model, problem = load_model(tmp_path / "old")
     assert isinstance(model, LinearMemory)
     assert problem is not None
     assert_array_equal(problem.f, [0, 1])
 
 
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    file = save_model(tmp_path / "facts.safetensors", MODELS["text"], problem_for("text"))
-    with safe_open(file, framework="numpy") as opened:
-        metadata = opened.metadata()
-    arrays = load_file(file)
+def test_a_file_without_some_part_is_refused(tmp_path: Path) -> None:
+    arrays, about = read_tensors(save_model(tmp_path / "facts.safetensors", MODELS["text"], problem_for("text")))
     for missing in ("model.W_K", "problem.answers", "problem.phi"):
-        save_file({n: a for n, a in arrays.items() if n != missing}, tmp_path / "less", metadata)
+        less = {n: a for n, a in arrays.items() if n != missing}
+        (tmp_path / "less").write_bytes(tensors_as_bytes(less, about))
         with pytest.raises(FactholdError, match="less is a facthold model with parts missing"):
             load_model(tmp_path / "less")
-    save_file(arrays | {"problem.answers": arrays["problem.answers"] + 100}, tmp_path / "wrong", metadata)
+    wrong = arrays | {"problem.answers": arrays["problem.answers"] + 100}
+    (tmp_path / "wrong").write_bytes(tensors_as_bytes(wrong, about))
     with pytest.raises(FactholdError, match="answers must lie between 0 and 3"):
         load_model(tmp_path / "wrong")
 
@@ -197,15 +306,13 @@ ALTERED: list[tuple[dict, dict, str]] = [
 
 @pytest.mark.parametrize(("arrays", "about", "says"), ALTERED)
 def test_an_altered_file_is_one_clear_line(arrays: dict, about: dict, says: str, tmp_path: Path) -> None:
-    file = save_model(tmp_path / "facts.safetensors", MODELS["code"], PLAIN)
-    with safe_open(file, framework="numpy") as opened:
-        saved = json.loads(opened.metadata()["about"])
+    whole, saved = read_tensors(save_model(tmp_path / "facts.safetensors", MODELS["code"], PLAIN))
     inner = {name: value for name, value in about.items() if name in saved["problem"]}
     saved |= {name: value for name, value in about.items() if name in saved}
     if inner:
         saved["problem"] |= inner
     changed = {name: array.astype(np.float32) for name, array in arrays.items()}
-    save_file(load_file(file) | changed, tmp_path / "altered", {"about": json.dumps(saved)})
+    (tmp_path / "altered").write_bytes(tensors_as_bytes(whole | changed, saved))
     with pytest.raises(FactholdError) as error:
         load_model(tmp_path / "altered")
     (line,) = str(error.value).splitlines()
@@ -214,7 +321,7 @@ def test_an_altered_file_is_one_clear_line(arrays: dict, about: dict, says: str,
 
 
 def test_a_model_that_is_no_name_is_refused(tmp_path: Path) -> None:
-    file = save_model(tmp_path / "facts.safetensors", MODELS["text"], PLAIN)
-    save_file(load_file(file), tmp_path / "odd", {"about": json.dumps({"format": "1", "model": ["Transformer"]})})
-    with pytest.raises(FactholdError, match="odd is not a facthold model of format 1"):
+    arrays, about = read_tensors(save_model(tmp_path / "facts.safetensors", MODELS["text"], PLAIN))
+    (tmp_path / "odd").write_bytes(tensors_as_bytes(arrays, about | {"model": ["Transformer"]}))
+    with pytest.raises(FactholdError, match="odd is not a facthold model: it holds something else"):
         load_model(tmp_path / "odd")

@@ -24,22 +24,22 @@ BUILD = (
     Mutant(
         "build: auto takes the larger model",
         "knowledge/build.py",
-        "return min(candidates.items(), key=",
-        "return max(candidates.items(), key=",
+        "key=lambda one: one[1].model.n_params)",
+        "key=lambda one: -one[1].model.n_params)",
         tests=("knowledge/test_build.py::test_auto_takes_the_smaller_model",),
     ),
     Mutant(
         "build: a size that is not enough",
         "knowledge/build.py",
-        "return made[search.enough]",
-        "return made[search.too_small or search.enough]",
+        "for units, share in sorted(search.probes) if share >= wish.accuracy",
+        "for units, share in sorted(search.probes)",
         tests=("knowledge/test_build.py::test_a_sparse_table_is_recalled_in_any_noise[values]",),
     ),
     Mutant(
         "build: max_params is not kept to",
         "knowledge/build.py",
-        "> wish.max_params:\n        raise",
-        "> 10 * wish.max_params:\n        raise",
+        "> wish.max_params:\n            raise",
+        "> 10 * wish.max_params:\n            raise",
         tests=("knowledge/test_build.py::test_too_few_parameters_is_said_with_the_number_needed",),
     ),
 )

@@ -20,7 +20,7 @@ def judged(name: str, store: str, change: str) -> str:
     id, _, preset = name.partition("@")
     preset = preset or "smoke"
     try:
-        (word,) = [one.verdict for one in verify(id, preset=preset, store=store)]
+        (word,) = [one.judgement for one in verify(id, preset=preset, store=store)]
         if not change:
             return word
         import rows

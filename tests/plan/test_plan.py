@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 from facthold._util.errors import FactholdError
+from facthold._util.memory import available
 from facthold.construct.attention import gaps, partition, partition_into, separating_keys
 from facthold.construct.dimensions import separating_dimensions, tokens_per_head
 from facthold.facts.problem import seeded_recall, seeded_table
@@ -20,7 +21,7 @@ from facthold.models.sizes import Shape
 from facthold.plan import calibrations as kept
 from facthold.plan.calibrations import Calibration, Calibrations, read
 from facthold.plan.laws import fit_power, fit_started
-from facthold.plan.plan import BUILDABLE, LONGEST, make_plan, plan, plan_recipe
+from facthold.plan.plan import LONGEST, make_plan, plan, plan_recipe
 from facthold.recipes import fact_recipe, fact_recipes
 from facthold.recipes.base import Question, Sizing
 from facthold.recipes.facts import gated_shape, selected_d
@@ -238,7 +239,8 @@ def test_a_plan_has_every_recipe_and_only_finite_numbers(S: int, R: int, D: int)
     assert {row["recipe"] for row in about["recipes"]} == set(fact_recipes())
     assert all(math.isfinite(n) for n in _numbers(about))
     assert about["bits"] == pytest.approx(known_blocks_bits(S, R, D, 0.99))
-    assert about["smallest"] == about["recipes"][0]["recipe"]
+    first = about["recipes"][0]
+    assert about["smallest"] == (first["recipe"] if first["obstacle"] is None else None)
     for row in about["recipes"]:
         if row["reason"] is None:
             low, high = row["n_params_interval"]
@@ -246,12 +248,19 @@ def test_a_plan_has_every_recipe_and_only_finite_numbers(S: int, R: int, D: int)
             d, H, d_h, m = (row[name] for name in Shape._fields)
             assert row["n_params"] == pytest.approx(4 * H * d * d_h + 2 * m * d)
             assert row["megabytes"]["float32"] == pytest.approx(4 * row["n_params"] / 1e6)
-            assert (row["command"] is None) == (row["n_params"] > BUILDABLE or row["seconds"] > LONGEST)
+            too_large = 8 * row["n_params"] > available()
+            assert (row["command"] is None) == (row["obstacle"] is not None) == (too_large or row["seconds"] > LONGEST)
             assert 32 * row["n_params"] >= about["bits"]  # no law goes below what no model can do
-    sizes = [row["n_params"] for row in about["recipes"] if row["reason"] is None]
-    assert sizes == sorted(sizes)
+    planned = [row for row in about["recipes"] if row["reason"] is None]
+    near = [row["obstacle"] is None for row in planned]
+    order = [(not can, row["n_params" if can else "seconds"]) for row, can in zip(planned, near, strict=True)]
+    assert order == sorted(order)  # what can be built by its size, the rest by its time
     assert [row["recipe"] for row in found.to_rows()] == [row["recipe"] for row in about["recipes"]]
-    assert repr(found).count("\n") == len(found.rows) + (1 if "extrapolated" in repr(found) else 0)
+    hidden = [row for row in planned if row["obstacle"] is not None]
+    text = repr(found)
+    assert text.count("\n  out of reach here, within ") == bool(hidden)
+    starred = any(row["extrapolates"] and row not in hidden for row in planned)
+    assert text.count("\n") == len(found.rows) - len(hidden) + bool(hidden) + starred
 
 
 def _numbers(value: Any) -> list[float]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from facthold.lab.cells import Cell
-from facthold.lab.claim import MEANINGS, Judgement
+from facthold.lab.claim import Judgement
 from facthold.lab.figure import PRESETS
 from facthold.lab.registry import claim, claims, figures
 from facthold.lab.runner import run_cells
@@ -65,9 +65,15 @@ def test_registry_is_well_formed() -> None:
         claim("layerwize")
 
 
+def test_what_smoke_decides_holds_at_any_size() -> None:
+    assert {id for id, c in claims().items() if c.at_any_size} < set(AT_ANY_SIZE)
+    assert not claim("facts-growth").decided_at("smoke")
+    assert claim("facts-growth").decided_at("quick")
+
+
 def test_a_claim_without_rows_was_not_run() -> None:
     for c in claims().values():
-        assert c.report(None).verdict == "not run"
+        assert c.report(None, "quick").verdict == "not run"
 
 
 @pytest.mark.parametrize("id", [id for id in claims() if id not in (*TRAINED, *FACTS, BUILT)])
@@ -97,11 +103,14 @@ def _coarse(cell: Cell) -> Cell:
 def _check_report(id: str, path: Path) -> None:
     with Store(path) as store:
         rows = run_cells([_coarse(cell) for cell in claim(id).cells("smoke")], store)
-    judged = claim(id).report(rows)
-    assert judged.verdict in (("holds", "drifts") if id in AT_ANY_SIZE else set(MEANINGS) - {"not run"}), judged
+    judged = claim(id).report(rows, "smoke")
+    decided = ("holds", "drifts", "not decided", "fails")
+    assert judged.judgement in (decided[:2] if id in AT_ANY_SIZE else decided), judged
+    assert judged.verdict == (judged.judgement if claim(id).at_any_size else "runs")
     values = json.loads(json.dumps(judged.as_json()))
     assert list(values) == [
         "id", "place", "statement", "changed", "predicted", "measured", "error", "verdict", "drift", "next",
+        "judgement",
     ]  # fmt: skip
     assert all(isinstance(value, str) for value in values.values())
     assert all(values[name] for name in values if name not in ("changed", "drift", "next"))

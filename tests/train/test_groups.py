@@ -21,6 +21,7 @@ from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 from facthold.train import groups as module
 from facthold.train.engine import Run
+from facthold.train.gated import _Search, progress
 from facthold.train.groups import FEWEST, FactGroup, _shared, fact_groups, join, store_group
 from facthold.train.protocols import MARGIN
 
@@ -191,3 +192,20 @@ def test_the_share_is_that_of_the_facts_that_win_by_the_margin(monkeypatch: pyte
     won = scores[np.arange(n), f] - rivals.max(axis=1) > MARGIN
     assert 0 < won.mean() < 1
     assert share == pytest.approx(won.mean(), abs=0.1 / n)
+
+
+def searched(facts: int, tries: int, in_try: float = 0.0, held: float = 0.0, done: bool = False) -> _Search:
+    """A search as far as `progress` sees it."""
+    search = _Search.__new__(_Search)
+    vars(search).update(group=range(facts), made=dict.fromkeys(range(tries)), in_try=in_try, held=held, done=done)
+    return search
+
+
+def test_progress_is_one_line_about_all_groups() -> None:
+    """However many groups there are: facts that are held, groups that are done, and the time that is left."""
+    waiting = [searched(100, 0) for _ in range(40)]
+    assert progress(waiting, 1.0) == "0% of the facts held, 0 of 40 groups done"  # too early for a time
+    done = searched(300, 4, held=1.0, done=True)
+    half = searched(100, 1, in_try=1.0, held=0.5)  # two tries of the four of the other
+    assert progress([done, half], 70.0) == "88% of the facts held, 1 of 2 groups done, about 10.0 s left"
+    assert progress([done, searched(100, 99)], 79.0).endswith("about 1.0 s left")

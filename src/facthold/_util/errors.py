@@ -2,16 +2,21 @@
 
 import difflib
 import importlib
-import os
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LARGEST = 2**53  # of whole numbers: every number format has these exactly
 
 
 class FactholdError(Exception):
     """What went wrong and what to do about it, in one line: ``except fh.FactholdError as error: print(error)``. The
     command line prints it and exits with 2."""
+
+
+class FactholdWarning(UserWarning):
+    """What a user should know and may leave as it is. The command line prints it as a line on standard error."""
 
 
 class MissingPackage(FactholdError):
@@ -31,6 +36,14 @@ def check_positive(**sizes: int) -> None:
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name}={value} must be at least 1")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse a number that nothing can mean: nan, infinities, and whole numbers that no machine has room for."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name}={value} must be a finite number")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError(f"{name}={value} is too large; take a whole number of at most {LARGEST}")
 
 
 def check_range(name: str, values: Any, size: int) -> None:
@@ -57,24 +70,3 @@ def find(what: str, name: str, known: Mapping[str, T]) -> T:
     """The one with this name; a misspelt name is an error that lists those that exist."""
     check_one_of(what, name, known)
     return known[name]
-
-
-def check_fits(*, N: int, d: int, M: int, scores: bool) -> None:
-    """Refuse a problem whose tables do not fit in this machine's memory, before trying.
-
-    The embeddings take 4 (N + M) d bytes, and their float64 draws twice that; training and solving also
-    hold the N x M ``scores``, twice in float32 or once in float64. A d x d matrix takes 8 d^2.
-    """
-    check_positive(N=N, d=d, M=M)
-    needed = 12 * (N + M) * d + 8 * d * d + (8 * N * M if scores else 0)
-    check_memory(f"N={N} with d={d} and M={M}", needed)
-
-
-def check_memory(what: str, needed: float) -> None:
-    """Refuse ``what`` if the bytes that it needs do not fit in this machine's memory."""
-    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > 0.8 * available:
-        raise ValueError(
-            f"{what} needs about {needed / 2**30:.3g} GiB, and this machine has {available / 2**30:.3g}; "
-            "take smaller sizes"
-        )

@@ -1,40 +1,183 @@
-"""Files that a reader never meets half written, and text for them."""
+"""Files: what is there is never lost to something of another kind, and a reader never meets one half written."""
 
 import contextlib
 import csv
-import io
+import fcntl
+import glob
 import os
-from collections.abc import Iterable, Iterator
+import tempfile
+import threading
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from facthold._util.errors import FactholdError
 
+MODEL, STORE, PARQUET, GIF, PNG = "a model", "a store of results", "a Parquet file", "a GIF", "a PNG picture"
+SVG, PAGE, JSON, TEXT = "an SVG picture", "a page", "JSON", "text"
+EMPTY, OTHER = "empty", "a file that facthold does not write"
+MAGIC = {b"SQLite format 3\0": STORE, b"PAR1": PARQUET, b"GIF8": GIF, b"\x89PNG": PNG}
+STARTS = {"<!doctype html": PAGE, "<?xml": SVG, "<svg": SVG, "{": JSON, "[": JSON}
+GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
+LOOKED = 4096  # bytes at the start of a file that say what it is
+ROOM = 1 << 18  # bytes that a disk must take before anything is computed for it
+
+written: list[Path] = []  # the files that this process has put in their place
+_unfinished: set[Path] = set()  # those that it is writing
+_changing = threading.Lock()  # held while one of them comes or goes
+GZIP = b"\x1f\x8b"  # what a file packed by gzip begins with
+
+
+def table_of(columns: Sequence[str]) -> str:
+    """The kind of a CSV or TSV file: by its columns, of some the first ones, as the others differ."""
+    for first in GROWING:
+        if tuple(columns[: len(first)]) == first:
+            return f"a table that begins with the columns {', '.join(first)}"
+    return f"a table with the columns {', '.join(columns)}"
+
+
+def packed(kind: str) -> str:
+    """The kind of a file that gzip makes of one of this kind."""
+    return f"{kind}, packed by gzip"
+
+
+def kind_of(path: Path) -> str:
+    """What a file is, by its first bytes."""
+    with path.open("rb") as stream:
+        head = stream.read(LOOKED)
+    if not head.startswith(GZIP):
+        return _kind(head, path.stat().st_size)
+    try:
+        return packed(_kind(zlib.decompressobj(wbits=31).decompress(head, LOOKED), LOOKED))
+    except zlib.error:
+        return OTHER
+
+
+def _kind(head: bytes, size: int) -> str:
+    if not head:
+        return EMPTY
+    for magic, kind in MAGIC.items():
+        if head.startswith(magic):
+            return kind
+    length = int.from_bytes(head[:8], "little")  # safetensors: the length of a header in JSON, and the header
+    if len(head) > 8 and head[8:9] == b"{" and length < size:
+        return MODEL
+    try:
+        text = head.decode("utf-8-sig" if len(head) < LOOKED else "utf-8", "strict" if len(head) < LOOKED else "ignore")
+    except UnicodeDecodeError:
+        return OTHER
+    if "\0" in text:
+        return OTHER
+    start = text.lstrip().lower()
+    for beginning, kind in STARTS.items():
+        if start.startswith(beginning):
+            return kind
+    first = text.lstrip("\ufeff").splitlines()[0]
+    delimiter = "\t" if "\t" in first else ","
+    columns = next(csv.reader([first], delimiter=delimiter), [])
+    return table_of([name.strip() for name in columns]) if len(columns) > 1 else TEXT
+
+
+def check_output(path: str | Path, kind: str) -> bool:
+    """Whether a file of this kind would take the place of an older one. Refuses to write over anything else, and into a
+    folder that is not there: a name may be mistyped."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise FactholdError(f"output={path} is a folder; give the name of a file")
+        if not path.parent.is_dir():
+            raise FactholdError(
+                f"cannot write {path}: there is no folder {path.parent}; make it first, or check the name"
+            )
+        if not path.is_file():  # nothing there, or a pipe or a device
+            return False
+        there = kind_of(path)
+    except OSError as error:
+        raise FactholdError(f"cannot write {path}: {error.strerror or error}; give another path") from error
+    if there not in (kind, EMPTY):
+        raise FactholdError(f"{path} is there already, and is {there}; {kind} would take its place: give another name")
+    return True
+
+
+def check_room(folder: Path) -> None:
+    """Raise the OSError of a folder that cannot be written, or whose disk is full: before computing, not after."""
+    with tempfile.TemporaryFile(dir=folder) as trial:
+        trial.write(bytes(ROOM))
+        trial.flush()
+        os.fsync(trial.fileno())
+
 
 @contextlib.contextmanager
-def writing(path: str | Path) -> Iterator[IO[bytes]]:
+def writing(path: str | Path, kind: str) -> Iterator[IO[bytes]]:
     """Beside it first, then in its place. Pipes and devices, such as /dev/stdout, are written as they are."""
     path = Path(path)
+    check_output(path, kind)
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as stream:
                 yield stream
             return
         final = path.resolve()  # a link stays a link
-        final.parent.mkdir(parents=True, exist_ok=True)
-        partial = final.with_name(f".{final.name}.{os.getpid()}.partial")
+        remove_remains(final)
+        partial = final.with_name(f".{final.name}.{os.getpid()}-{threading.get_ident():x}.partial")
         try:
-            with partial.open("wb") as stream:
+            with _begin(partial) as stream:
                 yield stream
-            partial.replace(final)
+                stream.flush()
+                os.fsync(stream.fileno())  # else a machine that loses its power could keep the name and not the bytes
+                with _changing:
+                    partial.replace(final)
+                    written.append(path)
         finally:
-            partial.unlink(missing_ok=True)
+            with _changing:
+                partial.unlink(missing_ok=True)
+                _unfinished.discard(partial)
     except OSError as error:
         raise FactholdError(f"cannot write {path}: {error.strerror or error}; give another path") from error
 
 
+def _begin(partial: Path) -> IO[bytes]:
+    """The file, locked for as long as it is open: by that others see that its writer lives, whatever machine it is on.
+    One that was removed before it was locked is begun again."""
+    with _changing:
+        _unfinished.add(partial)
+        while True:
+            stream = partial.open("wb")
+            with contextlib.suppress(OSError):  # a disk without locks: then nobody can take it for what a dead one left
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            if partial.exists() and os.path.samestat(partial.stat(), os.fstat(stream.fileno())):
+                return stream
+            stream.close()
+
+
+def remove_remains(final: Path) -> None:
+    """Remove what processes left beside this file that were killed while they wrote it."""
+    for partial in final.parent.glob(f".{glob.escape(final.name)}.*.partial"):
+        with contextlib.suppress(OSError), partial.open("r+b") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error: its writer lives
+            partial.unlink()
+
+
+def abandon() -> None:
+    """Before a process ends without waiting for its threads: none of them puts a file in its place from here on, and
+    what they have begun is removed."""
+    _changing.acquire(timeout=5.0)  # for good; longer only where a disk hangs
+    for partial in _unfinished:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
 def as_csv(rows: Iterable[Iterable[Any]], delimiter: str = ",") -> str:
     """Rows as the text of a CSV file; the first is its header."""
-    text = io.StringIO(newline="")
-    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    lines = _Lines()
+    csv.writer(lines, delimiter=delimiter, lineterminator="\r\n").writerows(rows)
+    return "".join(lines)
+
+
+class _Lines(list[str]):
+    """Rows that end in a newline alone. A writer that ends them so itself would leave a cell with \\r in it unquoted,
+    and whoever reads it would begin a new row there."""
+
+    def write(self, line: str) -> None:
+        self.append(f"{line.removesuffix(chr(13) + chr(10))}\n")

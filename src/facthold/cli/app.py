@@ -6,8 +6,11 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -15,9 +18,12 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
-from facthold._util.errors import FactholdError, unknown
+from facthold._util.errors import FactholdError, FactholdWarning, check_number, unknown
+from facthold._util.files import abandon, written
 
-INTERRUPTED, BAD_INPUT, BROKEN = 130, 2, 1
+BAD_INPUT, BROKEN = 2, 1
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # exit codes 130, 143 and 129, as shells have them
+AGAIN = 0.02  # seconds after which a signal is sent again
 SECTIONS = {
     "Know your facts": {
         "facts": ("facts", "real facts from installed packages, as a file"),
@@ -47,11 +53,32 @@ SECTIONS = {
 }
 """The commands by what a person wants to do: the module of this package that makes each, and what it is for."""
 COMMANDS = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
-WITH_CELLS = {"figure", "verify", "reproduce", "capacity"}  # they store each result: after Ctrl-C they go on from there
 ALIASES = {"goal": "accuracy", "method": "recipe"}  # fields of cells that options have another name for
 VALUE = r"""'[^']*'|"[^"]*"|\(\)|[^\s,;:()]+"""
 
-interrupted = threading.Event()  # set by Ctrl-C
+
+class Stop(threading.Event):
+    """Set by Ctrl-C, and by the other signals that ask a process to end."""
+
+    number: int = signal.SIGINT
+
+    def hear(self, number: int, _: object = None) -> None:
+        self.number = number
+        self.set()
+        raise KeyboardInterrupt
+
+    def lost(self, unraisable: Any) -> None:
+        """The KeyboardInterrupt met a line from which none can be raised, such as a callback of the garbage collector:
+        send the signal once more, a moment later."""
+        if self.is_set() and unraisable.exc_type is KeyboardInterrupt:
+            timer = threading.Timer(AGAIN, os.kill, (os.getpid(), self.number))
+            timer.daemon = True
+            timer.start()
+        else:
+            sys.__unraisablehook__(unraisable)
+
+
+interrupted = Stop()
 
 
 def heed() -> None:
@@ -60,8 +87,18 @@ def heed() -> None:
         raise KeyboardInterrupt
 
 
+class Interrupted(BaseException):
+    """A KeyboardInterrupt on its way through Typer, which would make an exit code of it and lose its notes."""
+
+
 class Commands(TyperGroup):
     """The help lists all commands and loads none: most of them need JAX, which takes seconds to import."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Interrupted from stop
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for section, commands in SECTIONS.items():
@@ -74,9 +111,57 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            check_numbers(ctx.params)
+            check_apart(ctx.params)
+            with notes():
+                return super().invoke(ctx)
         except (FactholdError, ValueError) as error:
             raise FactholdError(in_options(str(error), self.params)) from error
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Warnings of ours are a line each on standard error."""
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def say(
+            message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None,
+            line: str | None = None,
+        ) -> None:  # fmt: skip
+            if issubclass(category, FactholdWarning):
+                typer.echo(str(message), err=True)
+            else:
+                others(message, category, filename, lineno, file, line)
+
+        warnings.simplefilter("always", FactholdWarning)
+        warnings.showwarning = say
+        yield
+
+
+def check_numbers(given: Mapping[str, Any]) -> None:
+    """Refuse numbers that no option can mean, whichever command they are given to."""
+    for name, value in given.items():
+        for number in value if isinstance(value, list | tuple) else [value]:
+            check_number(name, number)
+
+
+def check_apart(given: Mapping[str, Any]) -> None:
+    """Refuse an output that is read too, whichever command it is given to: what is there would be lost."""
+    output = given.get("output")
+    if not isinstance(output, Path) or not output.exists():
+        return
+    for name, value in given.items():
+        for path in value if isinstance(value, list | tuple) else [value]:
+            if name != "output" and isinstance(path, Path | str) and _same(output, path):
+                raise ValueError(f"output={output} is {name}={path} itself, which would be lost; give another name")
+
+
+def _same(one: Path, other: Path | str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):  # no such file, or a text that is no path
+        return False
 
 
 def in_options(message: str, parameters: Iterable[Any]) -> str:
@@ -128,30 +213,55 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in arguments
     # --debug may stand anywhere
     arguments = (["--debug"] if debug else []) + ([a for a in arguments if a != "--debug"] or ["--help"])
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, _interrupt)
+    _listen()
+    written.clear()
     try:
         _load(arguments)
         code = app(arguments, standalone_mode=False)
-        code = INTERRUPTED if interrupted.is_set() else code if isinstance(code, int) else 0
+        heed()
     except Exit as stop:
         code = stop.exit_code
-    except (KeyboardInterrupt, Abort):
-        code = INTERRUPTED
+    except (KeyboardInterrupt, Interrupted, Abort) as stop:
+        _stop(stop)
     except TyperException as error:
         _fail(error.format_message(), BAD_INPUT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(BROKEN)
     except Exception as error:
+        if interrupted.is_set():  # a library made another error of it
+            _stop(error)
         if debug:
             raise
         _fail(*_in_words(error))
-    if code == INTERRUPTED:
-        kept = "; cells that were finished are stored, and the same command goes on after them"
-        stored = _command(arguments) not in COMMANDS.keys() - WITH_CELLS or "--calibrate" in arguments
-        _fail("interrupted" + (kept if stored else ""), INTERRUPTED)
-    _leave(code)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _listen(to: Callable[..., None] | signal.Handlers = interrupted.hear) -> None:
+    """End in the same way whichever signal asks for it. One that this process was told to ignore (nohup) stays so."""
+    if threading.current_thread() is threading.main_thread():
+        for number in STOPS:
+            if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, to)
+        sys.unraisablehook = interrupted.lost
+
+
+def _stop(error: BaseException) -> NoReturn:
+    """Say that the command was stopped, and what is left of it: as it says itself, by notes to the KeyboardInterrupt
+    (of which a library may have made an error of its own), or as its files say."""
+    _listen(signal.SIG_IGN)  # a second Ctrl-C has nothing left to stop
+    while not hasattr(error, "__notes__") and (before := error.__cause__ or error.__context__) is not None:
+        error = before
+    _fail("; ".join(["interrupted", *getattr(error, "__notes__", [_left()])]), 128 + interrupted.number)
+
+
+def _left() -> str:
+    there = [path for path in dict.fromkeys(written) if path.exists()]
+    if files := [str(path) for path in there if not path.name.startswith(".")]:
+        return f"written before that: {', '.join(files)}"
+    if there:
+        return f"what was tried is kept in {there[0]}, and the same command goes on after it"
+    return "no file was written"
 
 
 def _in_words(error: Exception) -> tuple[str, int]:
@@ -177,11 +287,6 @@ def _command(arguments: Sequence[str]) -> str | None:
     return next((argument for argument in arguments if not argument.startswith("-")), None)
 
 
-def _interrupt(*_: object) -> None:
-    interrupted.set()
-    raise KeyboardInterrupt
-
-
 def _fail(message: str, code: int) -> NoReturn:
     print("facthold:", " ".join(message.split()), file=sys.stderr)
     _leave(code)
@@ -193,4 +298,5 @@ def _leave(code: int) -> NoReturn:
     sys.stderr.flush()
     if code == 0:
         sys.exit(0)
+    abandon()
     os._exit(code)

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from facthold._util.errors import FactholdError, check_positive
-from facthold._util.files import as_csv, writing
+from facthold._util.files import as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import read_questions, refuse, understand
-from facthold.cli.printing import count, print_json, show, working
+from facthold.cli.inputs import read_questions, refuse, understand, writable_file
+from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
 
 if TYPE_CHECKING:
+    from facthold.knowledge.locate import Location
     from facthold.knowledge.model import Answer, Model
 
 COLUMNS = ("subject", "relation", "answer", "margin", "probability", "right")
@@ -38,6 +39,7 @@ def ask(
     noise: int | None = o.option("--prompt-noise", "Noise tokens in the prompt (default: up to T)."),
     seed: o.Seed = 0,
     top: int = typer.Option(5, "--top", help="How many answers to show, the model's own first."),
+    all: bool = o.flag("--all", "Every answer that the table has, and how each stands in the model."),
     json: o.Json = False,
 ) -> None:
     """Ask a model for a fact. Without a question, ask line by line: 'France, capital' or 'the capital of France'.
@@ -51,41 +53,57 @@ def ask(
         raise ValueError("take one of SUBJECT RELATION, --prompt and --file")
     if file is None:
         refuse("goes with --file, the questions", output=output)
+    elif all:
+        raise ValueError("--all is about one question, and not about those of --file")
     from facthold.knowledge.model import load
 
     Between(least=0, most=MOST_NOISE).check("noise", noise)
     Between(least=1).check("top", top)
+    writable_file(output, table_of(COLUMNS))
     knowledge = load(model)
     options: dict[str, Any] = {"noise": noise, "seed": seed, "top": top}
     if file is not None:
         _answer_file(knowledge, file, output, noise, seed, json)
     elif prompt is not None:
-        _say(knowledge.ask_prompt(prompt, **options), json)
+        _say(knowledge.ask_prompt(prompt, **options), json, all)
     elif subject is not None and relation is not None:
-        _say(knowledge.ask(subject, relation, **options), json)
+        _say(knowledge.ask(subject, relation, **options), json, all)
     else:
-        _converse(knowledge, options, json)
+        _converse(knowledge, options, json, all)
 
 
-def _say(answer: "Answer", json: bool) -> None:
+def _say(answer: "Answer", json: bool, all: bool) -> None:
     if json:
         return print_json(answer.as_json())
-    typer.echo(answer.answer)
+    if all and answer.all:
+        return _say_all(answer)
+    paragraph(answer.answer)
     judged = VERDICTS[answer.right]
     if answer.right is False:
         judged += f" (the table has {' or '.join(answer.expected)})"
     beside = "its rivals" if answer.right is not None else "the runner-up"
-    typer.echo(f"{judged}; probability {answer.probability:.2%}, margin {answer.margin:.4g} over {beside}")
+    paragraph(f"{judged}; probability {answer.probability:.2%}, margin {answer.margin:.4g} over {beside}")
     for guess in answer.runners_up:
-        typer.echo(f"  {guess.probability:8.2%}  {guess.name}")
+        paragraph(f"  {guess.probability:8.2%}  {guess.name}")
 
 
-def _converse(knowledge: "Model", options: dict[str, Any], json: bool) -> None:
+def _say_all(answer: "Answer") -> None:
+    """The table's answers, one per line: the best first, a wrong one that is ahead of any named."""
+    k = len(answer.all)
+    for one in answer.all:
+        place = f"among the first {k}" if one.among_first else f"not among the first {k}, rank {one.rank}"
+        paragraph(f"{one.name}: {place}; probability {one.probability:.2%}, margin {one.margin:.4g} over wrong ones")
+    first = sum(one.among_first for one in answer.all)
+    said = "" if answer.right else f"; it says {answer.answer}, which is wrong"
+    paragraph(f"{first} of {count(k, 'right answer')} among the first {k} of the model{said}")
+
+
+def _converse(knowledge: "Model", options: dict[str, Any], json: bool, all: bool) -> None:
     """Answer line by line until an empty line, quit or the end of the input. What is not understood is said."""
     asking = partial(knowledge.ask, **options), partial(knowledge.ask_prompt, **options)
     if sys.stdin.isatty():
         n = count(len(knowledge.table), "fact")
-        typer.echo(f"{n}; ask 'subject, relation' or a free prompt, quit to leave", err=True)
+        paragraph(f"{n}; ask 'subject, relation' or a free prompt, quit to leave", err=True)
     while True:
         if sys.stdin.isatty():
             typer.echo("> ", nl=False, err=True)
@@ -102,7 +120,7 @@ def _converse(knowledge: "Model", options: dict[str, Any], json: bool) -> None:
         if json:
             typer.echo(json_text.dumps(answer.as_json(), ensure_ascii=False, default=str))
         else:
-            _say(answer, json=False)
+            _say(answer, json, all)
         sys.stdout.flush()
 
 
@@ -123,7 +141,7 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
         "per_second": len(questions) / seconds,
     }  # fmt: skip
     if output is not None:
-        with writing(output) as stream:
+        with writing(output, table_of(COLUMNS)) as stream:
             stream.write(as_csv([COLUMNS, *rows]).encode())
     if json:
         print_json(about if output else about | {"answers": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
@@ -131,7 +149,7 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
         typer.echo(as_csv([COLUMNS, *rows]), nl=False)
     share = f"{right} of {in_table} right ({right / in_table:.2%})" if in_table else "none in the table"
     left = f", {about['unknown']} with names that are not known" if about["unknown"] else ""
-    typer.echo(f"{count(len(questions), 'question')}{left}: {share}; {about['per_second']:.0f} per second", err=True)
+    paragraph(f"{count(len(questions), 'question')}{left}: {share}; {about['per_second']:.0f} per second", err=True)
 
 
 def _unknown(knowledge: "Model", question: tuple[str, str]) -> str:
@@ -150,7 +168,7 @@ def locate(
     subject: o.Subject = None,
     relation: o.Relation = None,
     all: bool = o.flag("--all", "The whole table instead of one fact."),
-    top: int = typer.Option(12, "--top", help="Components to show."),
+    top: int = typer.Option(12, "--top", help="Heads or components to show; the rest is one row."),
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:
@@ -169,44 +187,60 @@ def locate(
     opened = load(model)
     if all:
         with working(f"taking {count(len(opened.table), 'fact')} apart") as say:
-            about, say_it = locate_all(opened, seed=seed, say=say).as_json(), _show_all
-    else:
-        about, say_it = opened.locate(str(subject), str(relation), seed=seed).as_json(), _show
-    print_json(about) if json else say_it(about, top)
+            about = locate_all(opened, seed=seed, say=say).as_json()
+        return print_json(about) if json else _show_all(about, top)
+    found = opened.locate(str(subject), str(relation), seed=seed)
+    print_json(found.as_json()) if json else _show(found, top)
 
 
-def _show(about: dict[str, Any], top: int) -> None:
-    _show_top(
-        "{subject}, {relation}: {answer} by a margin of {margin:.4g} over {rival}".format(**about),
+def _show(found: "Location", top: int) -> None:
+    """Heads by how far the margin falls without them; what is not shown is one row, and all add up to the margin."""
+    paragraph(
+        f"{found.subject}, {found.relation}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}\n"
+        f"{found.sentence}"
+    )
+    heads, rest = found.heads[:top], found.heads[top:]
+    rows: list[dict[str, Any]] = [vars(part) | {"then": part.says if part.changed else "the same"} for part in heads]
+    blank: dict[str, Any] = dict.fromkeys(("attends", "ablated", "then"))
+    if rest:
+        sums = {name: sum(getattr(part, name) for part in rest) for name in ("contribution", "direct", "through")}
+        rows.append(blank | sums | {"name": "the rest", "attends": count(len(rest), "head")})
+    name, adds = found.unsplit
+    if adds:
+        rows.append(blank | {"name": name, "contribution": adds, "direct": 0.0, "through": adds})
+    rows.append(blank | {"name": "margin", "contribution": found.margin, "direct": found.direct, "through": found.mlp})
+    show(
+        "",
         {
-            "component": "{name}", "adds": "{contribution:.4g}", "directly": "{direct:.4g}",
-            "through the MLP": "{through:.4g}", "attends to": "{attends}", "margin without": "{ablated:.4g}",
-            "says without": "{without}",
+            "head": "{name}", "adds": "{contribution:.3g}", "directly": "{direct:.3g}", "by the MLP": "{through:.3g}",
+            "attends to": "{attends}", "margin without": "{ablated:.3g}", "says then": "{then}",
         },
-        [part | {"without": part["says"] if part["changed"] else "the same"} for part in about["parts"]],
-        top,
+        rows,
     )  # fmt: skip
-    if about["bias"]:
-        typer.echo(f"the bias of the MLP adds {about['bias']:.4g}")
-    if about["neurons"]:
-        typer.echo("neurons: " + ", ".join(f"{i} adds {adds:.4g}" for i, adds in about["neurons"]))
-
-
-def _show_top(title: str, columns: dict[str, str], rows: list[dict[str, Any]], top: int) -> None:
-    show(title, columns, rows[:top])
-    if len(rows) > top:
-        typer.echo(f"and {count(len(rows) - top, 'component')} more (--top)")
+    for part in found.parts:
+        if part.direct is None:
+            then = f"it says {part.says}" if part.changed else "it says the same"
+            paragraph(f"without the {part.name}: {then}, by a margin of {part.ablated:.4g}")
+    if found.neurons:
+        paragraph("neurons: " + ", ".join(f"{i} adds {adds:.4g}" for i, adds in found.neurons))
 
 
 def _show_all(about: dict[str, Any], top: int) -> None:
-    _show_top(
+    """Components by how far the median margin falls without them."""
+    parts = sorted(about["components"], key=lambda part: part["median_margin_without"])
+    show(
         f"{count(about['facts'], 'fact')}, median margin {about['median_margin']:.4g}",
         {
             "component": "{component}", "adds on average": "{mean_contribution:.4g}",
-            "named first": "{named_first:.1%}", "answer changes without it": "{changed:.1%}",
-            "median margin without it": "{median_margin_without:.4g}",
+            "named first": "{named_first:.1%}", "answer changes": "{changed:.1%}",
+            "median margin without": "{median_margin_without:.4g}",
         },
-        sorted(about["components"], key=lambda part: -part["mean_contribution"]), top,
+        parts[:top],
     )  # fmt: skip
+    if rest := parts[top:]:
+        most = max(part["changed"] for part in rest)
+        paragraph(
+            f"the rest: {count(len(rest), 'component')}; without one of them at most {most:.1%} of answers change"
+        )
     ranks = ", ".join(f"{share:.1%}" for share in about["changed_by_rank"][:5])
-    typer.echo(f"without the component that is named first, second, ... the answer changes in {ranks} of the facts")
+    paragraph(f"without the component that is named first, second, ... the answer changes in {ranks} of the facts")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from facthold._util.errors import FactholdError, check_one_of
+from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command, heed
-from facthold.cli.inputs import refuse, writable_file
-from facthold.cli.printing import count, print_json, show, working
+from facthold.cli.inputs import about_file, file_in_words, refuse, writable_file
+from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.facts.problem import FactualRecall
 from facthold.lab.fields import Between
 from facthold.measure.grids import SCALES, grid_of_bits
@@ -33,6 +34,7 @@ def bits(
     ),
     scales: str | None = o.option("--scales", "With --bits: a scale for each array, matrix (head; default) or row."),
     output: o.ModelFile = None,
+    redraw: o.Redraw = None,
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:
@@ -40,7 +42,8 @@ def bits(
 
     A fact of a transformer counts where it is right in several prompts, over the whole vocabulary unless the model was
     made for the answers alone. Bits are those of all weights, of the scales
-    (32 each) and of the choice of grids; the embeddings are left out.
+    (32 each) and of the choice of grids; the embeddings are left out. The file of --output has the weights packed into
+    about as many bits, and no embeddings that can be drawn again (--store-embeddings keeps them).
     """
     Between(low=0, most=1).check("accuracy", accuracy)
     if bits is None:
@@ -49,17 +52,16 @@ def bits(
         raise ValueError(f"take one of bits={bits} and accuracy={accuracy:g}: the second searches for the first")
     check_one_of("scales", scales or SCALES[1], SCALES)
     grid = None if bits is None else grid_of_bits(bits, scales or SCALES[1])
-    writable_file(output)
-    if output is not None and (output.suffix != ".safetensors" or output.resolve() == model.resolve()):
-        raise FactholdError(f"output={output} must be a file that ends in .safetensors, and not the model itself")
-    from facthold.measure.quantise import Recall, judged_bits, quantise
-    from facthold.models.saving import load_model, save_model
+    writable_file(output, MODEL)
+    from facthold.measure.quantise import Recall, grid_points, judged_bits, quantise
+    from facthold.models.saving import check_finite, load_model, to_numpy, write_model
 
     weights, problem = load_model(model)
     if problem is None:
         raise FactholdError(
             f"{model} holds a model without what it stores; save it with its problem, or build it again"
         )
+    check_finite(to_numpy(weights))
     recall, facts, needed, alike = _asking(problem, seed)
     recall = Recall([_heeding(ask) for ask in recall.choose], _heeding(recall.judge))
     found: list[tuple[float | None, Quantised | None, float]] = []
@@ -76,7 +78,10 @@ def bits(
     about: dict[str, Any] = {"model": str(model), "facts": facts, "recall": before, "alike": alike, "rounded": rows}
     kept = next((q for _, q, _ in found if q is not None), None)
     if output is not None and kept is not None:
-        about["file"] = str(save_model(output, kept.model, problem))
+        points = grid_points(weights, kept.grids)
+        about["model_bytes"] = model.stat().st_size
+        redraw = True if redraw is None else redraw  # it is to be small, and the model that it comes from stays
+        about |= about_file(write_model(output, kept.model, problem, points=points, redraw=redraw))
     print_json(about) if json else _say(about)
     if kept is None:
         raise FactholdError(f"no grid keeps so much: {before:.4%} is recalled as it is; ask for less with --accuracy")
@@ -134,12 +139,18 @@ def _say(about: dict[str, Any]) -> None:
         },
         [r | {"levels": ", ".join(f"{name} {g['levels']}" for name, g in r["grids"].items())} for r in rows],
     )  # fmt: skip
-    typer.echo("for one given table or map there is no bound")
+    paragraph("for one given table or map there is no bound")
     for r in {(r["bits"], r["recall"]): r for r in rows}.values():  # one grid may serve both accuracies
-        typer.echo(
+        paragraph(
             f"but no model that knows {r['recall']:.4%} of {about['alike']} "
             f"has fewer than {r['bits_needed']:,.0f} bits, {r['needed_per_weight']:.3g} per weight"
             + (f"; {r['times_needed']:.3g} times as many are used" if r["times_needed"] else "")
         )
     if "file" in about:
-        typer.echo(f"model: {about['file']}")
+        before, after, float32 = about["model_bytes"], about["file_bytes"], 4 * rows[0]["n_weights"]
+        smaller = f"{before / after:.3g} times smaller" if after < before else "not smaller"
+        typer.echo(
+            f"model: {file_in_words(about)}\n"
+            f"the file is {smaller} than {about['model']} with {before:,} bytes; its weights, {float32:,} bytes in "
+            f"float32, are {float32 / about['weight_bytes']:.3g} times smaller"
+        )

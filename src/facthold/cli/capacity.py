@@ -9,8 +9,9 @@ from facthold._util.errors import check_positive, find
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import compute_cells, find_place
-from facthold.cli.inputs import check_protocol, check_size, given_for, head_size
-from facthold.cli.printing import count, print_json
+from facthold.cli.inputs import check_protocol, given_for, head_size
+from facthold.cli.printing import count, paragraph, print_json
+from facthold.lab.fields import Repeats, rules_of
 from facthold.recipes import recipes
 from facthold.recipes.base import MemoryRecipe
 from facthold.studies.memories.capacity import SEEDS, Capacity
@@ -74,7 +75,9 @@ def capacity(
     takes = {field.name for field in fields(Capacity if in_memory else FactCapacity)} | defaults.keys()
     given = given_for(recipe, ALWAYS | takes, context)
     options = defaults | {name: value for name, value in given.items() if name in takes}
-    check_positive(**{name: options[name] for name in ("d", "H", "seeds") if name in options})
+    check_positive(**{name: options[name] for name in ("d", "H") if name in options})
+    for check in rules_of(Repeats):
+        check.check("seeds", options["seeds"])
     options |= {"goal": accuracy, "seeds": tuple(range(options["seeds"]))}
     place = find_place(workers, ray)
     cell = Capacity(method=recipe, **options) if in_memory else _transformer(options)
@@ -89,25 +92,25 @@ def _transformer(options: dict[str, Any]) -> FactCapacity:
         options |= {"D": None, "table": "balanced"}
     check_protocol(options["protocol"])
     head_size(options["alpha"], options["d"], options["H"])
-    cell = FactCapacity(**options)
-    check_size(cell.sizes, 1, 1, 1, cell.T)  # before a search is laid out for a model that cannot be
-    S, R = cell.guess, cell.R(cell.guess)
-    check_size(cell.sizes, S, R, R * (cell.D or S), cell.T)
-    return cell
+    return FactCapacity(**options)
 
 
 def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
     seeds = count(len(cell.seeds), "seed")
     if result["N"] is None:
         meaning = MEANING.get(result["status"], "seeds ended differently")
-        typer.echo(f"no capacity: {result['status']} ({meaning.format('N' if isinstance(cell, Capacity) else 'S')})")
+        paragraph(f"no capacity: {result['status']} ({meaning.format('N' if isinstance(cell, Capacity) else 'S')})")
     elif isinstance(cell, Capacity):
         spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
-        typer.echo(f"N = {result['N']:.5g} ({spread}), {result['params_per_fact']:.4g} parameters per association")
+        each = result["params_per_fact"] / cell.goal
+        paragraph(f"N = {result['N']:.5g} ({spread}), {each:.4g} parameters per association recalled")
     else:
         low, high = result["N_min"], result["N_max"]
         spread = f"S = {low if low == high else f'{low} to {high}'} over {seeds}, {cell.growth}"
-        per_param = result["facts"] / result["n_params"]
-        typer.echo(f"{result['facts']:.6g} facts ({spread}), {per_param:.3g} facts per parameter")
+        recalled = cell.goal * result["facts"]
+        paragraph(
+            f"{result['facts']:.6g} facts ({spread}), at least {cell.goal:.4g} of them recalled: "
+            f"{recalled / result['n_params']:.3g} recalled facts per parameter"
+        )
     probes = sum(len(seed["probes"]) for seed in result["per_seed"])
-    typer.echo(f"{result['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")
+    paragraph(f"{result['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")

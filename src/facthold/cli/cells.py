@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from facthold._util.commands import duration
 from facthold.cli.app import heed
-from facthold.cli.printing import count, messages
+from facthold.cli.printing import count, filled, messages
 from facthold.lab.api import AnyStore, opened
 from facthold.lab.cells import Cell, Result
 from facthold.lab.cluster import RayCluster
 from facthold.lab.places import InProcess, Place
-from facthold.lab.report import duration
 from facthold.lab.runner import Listener, run_cells
 from facthold.lab.status import Best, Tally
 from facthold.lab.store import Rows
@@ -36,31 +36,43 @@ def find_place(workers: int | None, ray: str | None) -> Place:
 
 def compute_cells(title: str, cells: Sequence[Cell], store: AnyStore, place: Place) -> Rows:
     """The rows of these cells, computed where they are not stored, with a bar or lines that say how far it is."""
-    with opened(store) as kept, CellProgress(title, place) as progress:
+    with opened(store, cells=cells) as kept, CellProgress(title) as progress:
         return run_cells(cells, kept, progress, place=place, title=title)
 
 
 class CellProgress(Listener, AbstractContextManager["CellProgress"]):
     """Says how far a run is."""
 
-    def __init__(self, title: str, place: Place | None = None) -> None:
-        self.title, self.place = title, place or InProcess()
-        self.tally = Tally([])
+    def __init__(self, title: str) -> None:
+        self.title, self.tally, self.stored = title, Tally([]), 0
+        self.shown: dict[str, Best] = {}  # the most facts of each shape that were told
         self.bar: Progress | None = None
+        self.waits = False  # whether it has been said that nothing is left but to wait
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self.bar is not None:
             self.bar.stop()
         if self.tally.found:
             self._say("facts found:")
         for line in facts_found(self.tally.found):
             self._say(f"  {line}")
+        if isinstance(error, KeyboardInterrupt) and self.tally.n:
+            error.add_note(self._kept())
 
-    def begin(self, todo: Sequence[Cell], n_stored: int) -> None:
+    def _kept(self) -> str:
+        """What is left of a run that was stopped."""
+        stored, total = self.stored + self.tally.done, count(self.stored + self.tally.n, "cell")
+        if not stored:
+            return f"none of {total} was finished, so that the same command begins again"
+        return f"{stored} of {total} stored, and the same command goes on after them"
+
+    def begin(self, tally: Tally, n_stored: int) -> None:
+        self.tally = tally
         stored = f", {n_stored} already stored" if n_stored else ""
-        self._say(f"{self.title}: {count(len(todo), 'cell')} to compute{stored}")
-        self.tally = Tally(todo, self.place.lanes)
-        if todo and messages.is_terminal:
+        self.stored = n_stored
+        left = f"; about {duration(tally.left)}" if tally.n else ""
+        self._say(f"{self.title}: {count(tally.n, 'cell')} to compute{stored}{left}")
+        if tally.n and messages.is_terminal:
             self.bar = Progress(*BAR, console=messages)
             self.task = self.bar.add_task(self.title, total=1.0, left="")
             self.bar.start()
@@ -75,12 +87,19 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
         elif time.monotonic() - self.spoke > SILENCE:
             self._say(f"[{self._cells}] computing; about {duration(left)} left")
 
+    def held(self, n: int) -> None:
+        if not self.waits:
+            self._say(f"waiting for {count(n, 'cell')} that another process computes: see facthold status")
+        self.waits = True
+
     def finished(self, cell: Cell, result: Result, seconds: float) -> None:
-        more = self.tally.finished(cell, result)
+        self.waits = False
         line = f"[{self._cells}] {cell.label}: {outcome(result)} ({duration(seconds)})"
         self._say(line if self.bar is not None else f"{line}; about {duration(self.tally.left)} left")
-        if more and cell.shape is not None:
-            self._say(f"  most so far at {next(facts_found({cell.shape: self.tally.found[cell.shape]}))}")
+        best = self.tally.found.get(cell.shape or "")
+        if cell.shape is not None and best is not None and best != self.shown.get(cell.shape):
+            self.shown[cell.shape] = best
+            self._say(f"  most so far at {next(facts_found({cell.shape: best}))}")
 
     @property
     def _cells(self) -> str:
@@ -88,7 +107,7 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
 
     def _say(self, line: str) -> None:
         self.spoke = time.monotonic()
-        messages.print(line, markup=False)
+        messages.print(filled(line), markup=False)
 
 
 def facts_found(found: Mapping[str, Best]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""facthold edit: change, add or forget facts of a model, by one rank-one change for each."""
+"""facthold edit: change, add or forget facts of a model, each solved for and not trained."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facthold._util.errors import FactholdError
+from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import read_questions, writable_file
-from facthold.cli.printing import count, print_json, working
+from facthold.cli.inputs import about_file, file_in_words, read_questions, writable_file
+from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.formats import source_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 DONE = {
     "edit": "{0.subject}, {0.relation}: {0.answer} instead of {0.before}",
     "add": "{0.subject}, {0.relation}: {0.answer} (before: {0.before})",
+    "nothing": "{0.subject}, {0.relation}: {0.answer} is what it says already",
     "forget": "{0.subject}, {0.relation}: no longer {0.answer}; it now says {0.said}",
 }
 SHOWN = 5  # changes that did not take, as an error names them
@@ -29,7 +31,7 @@ SHOWN = 5  # changes that did not take, as an error names them
 @command()
 def edit(
     model: o.Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model to write; it may be the same file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model to write, to another file.")],
     subject: o.Subject = None,
     relation: o.Relation = None,
     answer: str | None = typer.Argument(None, help="The answer, known or new; none with --forget."),
@@ -38,13 +40,15 @@ def edit(
     file: Annotated[Path | None, typer.Option("--file", help="Many of them, one after another, from a file.")] = None,
     in_place: bool = o.flag("--in-place", "Change the last linear map alone, even where other facts are lost."),
     force: bool = o.flag("--force", "Write the model even where a change did not take."),
+    redraw: o.Redraw = None,
     json: o.Json = False,
 ) -> None:
-    """Give a fact another answer, add one or forget one, by a change of rank one and without training (in float64).
+    """Give a fact another answer, add one or forget one, without training (in float64).
 
-    The change is made in the last linear map; where other facts would be lost by that, the fact gets a neuron of its
-    own. What holds is judged over the whole vocabulary, unless the model was made for the answers alone. For a new
-    relation, build the model again.
+    It is a change of rank one in the last linear map, which adds no parameter; where other facts would be lost by that,
+    the fact gets a neuron of its own, or four: the first line says which. Where the model says the answer already, no
+    weight changes, and the model is written as it is. What holds is judged over the whole vocabulary, unless the model
+    was made for the answers alone. For a new relation, build the model again.
     """
     if add and forget:
         raise ValueError("take one of --add and --forget")
@@ -54,13 +58,13 @@ def edit(
     from facthold.knowledge.model import Model, load
 
     start = load(model)
-    writable_file(output)
+    writable_file(output, MODEL)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
     reports, end = _change(change, start, rows)
     if not json:  # not before: a spinner would take standard output with it
         for report in reports:
             _say(report)
-    _finish(reports, start, end, output, force, json)
+    _finish(reports, start, end, output, force, json, redraw)
 
 
 def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str, ...]]:
@@ -101,9 +105,13 @@ def _change(
     return reports, end
 
 
-def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: Path, force: bool, json: bool) -> None:
+def _finish(
+    reports: "Sequence[Report]", start: "Model", end: "Model", output: Path, force: bool, json: bool,
+    redraw: bool | None,
+) -> None:  # fmt: skip
     """Write the model if every change took, and say what all of them did together."""
     from facthold.knowledge.edit import specificity, still_held
+    from facthold.models.saving import write_model
 
     failed = [report for report in reports if not report.done]
     written = force or not failed
@@ -111,20 +119,20 @@ def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: P
     about = {
         "efficacy": still_held(reports, end), "specificity": kept, "unchanged": unchanged, "others": others,
         "facts": len(end.table), "n_params": end.n_params, "more_params": end.n_params - start.n_params,
-        "file": str(output) if written else None,
+        "file": None,
     }  # fmt: skip
     if written:
-        end.save(output)
+        about |= about_file(write_model(output, end.model, end.problem, redraw=redraw))
     if json:
         print_json(about | {"changes": [report.as_json() for report in reports]})
     elif len(reports) > 1:
-        typer.echo(
+        paragraph(
             f"{count(len(reports), 'change')}: {about['efficacy']:.2%} of them hold at the end; of {others} other "
             f"facts {kept:.2%} of the right ones still are, {unchanged:.2%} say the same; {about['n_params']} "
             f"parameters, {about['more_params']} more than before"
         )
     if written and not json:
-        typer.echo(f"model: {output}")
+        paragraph(f"model: {file_in_words(about)}")
     if not written:
         names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}" for r in failed[:SHOWN])
         raise FactholdError(
@@ -134,18 +142,19 @@ def _finish(reports: "Sequence[Report]", start: "Model", end: "Model", output: P
 
 
 def _say(report: "Report") -> None:
+    from facthold.knowledge.edit import NOTHING
+
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
-    typer.echo(DONE[report.kind].format(report) + new)
+    done = DONE["nothing"] if report.matrix == NOTHING else DONE[report.kind]
+    paragraph(f"{done.format(report)}{new}; {report.how}")
     so = "not said" if report.kind == "forget" else "said so"
     others = (
         f"of {count(report.others, 'other fact')} {report.specificity:.2%} of the right ones still are, "
         f"{report.unchanged:.2%} say the same"
     )
-    typer.echo(
+    paragraph(
         f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
     )
-    if not report.rank:
-        return typer.echo("  nothing had to change")
-    more = f"; {report.more_params} parameters more" if report.more_params else ""
-    size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "that was zero before"
-    typer.echo(f"  a change of rank {report.rank}: {report.matrix}, {size}{more}")
+    if report.rank:
+        size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "where all was zero"
+        paragraph(f"  size of the change: {size}")

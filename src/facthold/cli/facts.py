@@ -5,14 +5,28 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold._util.errors import FactholdError, check_memory
+from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import about_table, real_rows, refuse, say_table, split_names, writable_file
-from facthold.cli.printing import count, print_json, working
-from facthold.facts.files import check_ending, read_facts, to_csv, write_facts
+from facthold.cli.inputs import (
+    about_file,
+    about_table,
+    file_in_words,
+    real_rows,
+    refuse,
+    say_table,
+    split_names,
+    writable_file,
+)
+from facthold.cli.printing import count, messages, paragraph, print_json, times_text, working
+from facthold.facts.files import kind_for, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
+from facthold.facts.table import FactTable
+from facthold.plan.plan import plan as make_plan
+
+TIMED = 1000  # facts of a table that a build may take long for
+LONG = 60.0  # seconds above which it is said before how long it takes
 
 
 @command()
@@ -20,7 +34,11 @@ def facts(
     name: str | None = typer.Argument(None, help=f"Where from: {', '.join(SOURCES)}.", show_default=False),
     output: Annotated[
         Path | None,
-        o.named("--output", "-o", "File: .csv, .tsv, .jsonl or .parquet (default: CSV on standard output)."),
+        o.named(
+            "--output",
+            "-o",
+            "File: .csv, .tsv, .json, .jsonl, .parquet, or packed as .csv.gz (default: CSV on standard output).",
+        ),
     ] = None,
     relations: o.SomeRelations = None,
     subjects: o.SomeSubjects = None,
@@ -33,15 +51,14 @@ def facts(
         refuse("does not go with --list, which says what there is",
                NAME=name, output=output, relations=relations, subjects=subjects, seed=seed)  # fmt: skip
         sources = [_about(known) for known in SOURCES.values()]
-        return print_json(sources) if json else typer.echo("\n".join(map(_described, sources)))
+        return print_json(sources) if json else paragraph("\n".join(map(_described, sources)))
     if name is None:
         raise ValueError(f"which facts? give a NAME: {', '.join(SOURCES)}; --list says what is in them")
     source = find_source(name)
     if seed is not None and subjects is None:
         raise ValueError(f"seed={seed} says which sample; give its size, --subjects")
     if output is not None:
-        check_ending(output)
-        writable_file(output)
+        writable_file(output, kind_for(output))
     elif json:
         raise ValueError("--json is about what was written; give a file with --output")
     rows = sample_subjects(real_rows(name, split_names(relations)), subjects, seed or 0)
@@ -82,7 +99,12 @@ def _about(source: Source) -> dict[str, Any]:
 
 @command()
 def build(
-    file: Annotated[Path, typer.Argument(help="Facts: .csv, .tsv, .jsonl or .parquet with subject, relation, answer.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="Facts, with subject, relation, answer: .csv, .tsv, .json, .jsonl or .parquet; or packed: .csv.gz."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model to write, as safetensors, with its facts.")],
     recipe: str = typer.Option(
         "auto", "--recipe", help="A recipe of transformers; auto: the smaller of gated and values, or else train."
@@ -97,60 +119,79 @@ def build(
         "text", "--variant", help="text: the best of the whole vocabulary; answers: the best among the answers."
     ),
     T: int = typer.Option(SEQUENCE, "-T", help="Length of a prompt, with subject, relation and the token EOS."),
+    redraw: o.Redraw = None,
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:
     """Put a file of facts into the weights of a transformer, as small as recalls them, and ask for each of them.
 
-    Parameters are counted as in the paper, without the embeddings. What the model says is the arg max over the whole
-    vocabulary (subjects, relations, noise, EOS and answers), as in the paper's equation 7.
+    Where a model recalls fewer than its search had counted, the next size, the other recipe of auto and the next two
+    seeds are tried; what was tried is named where none is good enough, and nothing is written.
+
+    Parameters are counted as in the paper, without the embeddings, whose size is said beside them. What the model says
+    is the arg max over the whole vocabulary (subjects, relations, noise, EOS and answers), as in the paper's equation
+    7.
     """
-    writable_file(output)
+    writable_file(output, MODEL)
     from facthold.knowledge.build import build as build_model
+    from facthold.models.saving import write_model
 
     table, p = read_facts(file, on_conflict or "error")
-    # embeddings, codes and a block of scores at the d that a table of this size gets
-    check_memory(f"{file} with {count(len(table), 'fact')}", 4096.0 * (table.S + table.A) + 1e3 * len(table))
-    with working(f"building {count(len(table), 'fact')} by {recipe}") as say:
+    _say_time(table, recipe, accuracy)
+    with working(f"building {count(len(table), 'fact')}") as say:
         built = build_model(
             table, recipe=recipe, accuracy=accuracy, max_params=max_params, n_noise=n_noise, T=T, p=p,
             variant=variant, seed=seed, say=say, beside=output,
         )  # fmt: skip
     made, report, bits = built.model, built.report, 32 * built.n_params
     about = {
-        "recipe": report.recipe, "variant": variant, "n_noise": built.problem.n_noise, **about_table(table),
-        "facts": len(table), "recall": report.recall,
+        "recipe": report.recipe, "seed": report.seed, "variant": variant, "n_noise": built.problem.n_noise,
+        **about_table(table), "facts": len(table), "recall": report.recall,
         "smallest_margin": report.smallest_margin, "d": made.d, "H": made.H, "d_h": made.d_h, "m": made.m,
-        "n_params": built.n_params, "parameter_bits": bits,
+        "n_params": built.n_params, "parameter_bits": bits, "n_embeddings": built.n_embeddings,
         "facts_per_param": report.recall * len(table) / built.n_params,
         "table_bits": report.bits, "bits_per_param": report.bits / built.n_params,
         "times_lower_bound": bits / report.bits if report.bits else None, "seconds": report.seconds,
         "widths": [vars(width) for width in report.widths],
     }  # fmt: skip
-    if enough := report.recall >= accuracy:
-        about["file"] = str(built.save(output))
-        report.kept.done()
-    print_json(about) if json else _say_built(about)
-    if not enough:
-        raise FactholdError(
-            f"{report.recall:.4%} of the facts are recalled in prompts with noise, and --accuracy asks for "
-            f"{accuracy:.4%}; nothing is written: try another seed, or ask for a smaller share"
-        )
+    about |= about_file(write_model(output, made, built.problem, redraw=redraw))
+    report.kept.done()
+    print_json(about) if json else _say_built(about, seed)
 
 
-def _say_built(a: dict[str, Any]) -> None:
+def _say_time(table: FactTable, recipe: str, accuracy: float) -> None:
+    """Say before a long build how long it takes, by the laws of `plan`, and what would be quicker."""
+    if len(table) < TIMED or not 0 < accuracy <= 1:
+        return
+    name = "gated" if recipe == "auto" else recipe
+    times = {row.name: row.seconds for row in make_plan(table, accuracy=accuracy).rows if row.seconds is not None}
+    if name not in times or times[name].expected < LONG:
+        return
+    quickest = min(times, key=lambda other: times[other].expected)
+    quicker = (
+        f"--recipe {quickest} takes {times_text(times[quickest])}"
+        if times[quickest].expected < times[name].expected / 2
+        else "a smaller --accuracy or fewer facts take less"
+    )
+    kept = "; stopped, the same command goes on from what it has found" if name == "gated" else ""
+    messages.print(f"by {name} this takes about {times_text(times[name])} here; {quicker}{kept}", markup=False)
+
+
+def _say_built(a: dict[str, Any], seed: int) -> None:
     over = "over the whole vocabulary" if a["variant"] == "text" else "among the answers"
-    typer.echo(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled {over}, by {a['recipe']}")
-    typer.echo(f"in prompts with noise from {count(a['n_noise'], 'token')}")
+    paragraph(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled {over}, by {a['recipe']}")
+    other = f"; by seed {a['seed']}, as models of seed {seed} recall fewer" if a["seed"] != seed else ""
+    paragraph(f"in prompts with noise from {count(a['n_noise'], 'token')}{other}")
     say_table(a)
     bound = f"{a['times_lower_bound']:.3g} times the lower bound" if a["times_lower_bound"] else "no bits are needed"
-    typer.echo(
+    paragraph(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}), "
-        f"{a['facts_per_param']:.3g} facts per parameter; smallest margin {a['smallest_margin']:.3g}\n"
+        f"{a['facts_per_param']:.3g} recalled facts per parameter; smallest margin {a['smallest_margin']:.3g}\n"
+        f"embeddings, beside the parameters: {a['n_embeddings']:,} random numbers of seed {a['seed']}\n"
         f"{a['parameter_bits']:,} bits in float32 for facts that need {a['table_bits']:,.0f}: {bound}, "
         f"{a['bits_per_param']:.3g} bits of facts per parameter"
     )
     for w in a["widths"]:
         tried = ", ".join(f"{m} ({share:.2%})" for m, share in w["tries"])
-        typer.echo(f"  {w['name']}: {count(w['m'], 'neuron')} for {count(w['facts'], 'fact')}; tried {tried}")
-    typer.echo(f"built in {a['seconds']:.1f} s" + (f": {a['file']}" if "file" in a else ""))
+        paragraph(f"  {w['name']}: {count(w['m'], 'neuron')} for {count(w['facts'], 'fact')}; tried {tried}")
+    paragraph(f"built in {a['seconds']:.1f} s: {file_in_words(a)}")

@@ -2,43 +2,53 @@
 
 import csv
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import typer
 
-from facthold._util.errors import FactholdError, check_memory, check_one_of
-from facthold.cli.printing import count
+from facthold._util.errors import FactholdError, check_one_of
+from facthold._util.files import check_output, check_room
+from facthold._util.memory import check_memory
+from facthold.cli.printing import count, messages, paragraph
 from facthold.facts.files import read_facts
-from facthold.facts.formats import source_of
+from facthold.facts.formats import questions_of
 from facthold.facts.names import LONGEST
 from facthold.facts.problem import MOST_NOISE, check_length
 from facthold.facts.real import find_source
 from facthold.facts.table import FactTable, Row
+from facthold.models import STORED
 from facthold.models.sizes import Shape
-from facthold.train.protocols import BATCH, PROTOCOLS
+from facthold.train.protocols import PROTOCOLS, training_memory
+
+if TYPE_CHECKING:
+    from facthold.models.saving import Written
 
 T = TypeVar("T")
 
 
 def writable(folder: Path) -> None:
-    """Make sure of the folder before computing for minutes."""
+    """Make sure of the folder before computing for minutes. It may be new; the one that it is in may not."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        if not folder.exists() and not folder.parent.is_dir():
+            raise FactholdError(
+                f"cannot make the folder {folder}: there is no {folder.parent}; make it first, or check the name"
+            )
+        folder.mkdir(exist_ok=True)
+        check_room(folder)
     except OSError as error:
         raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another output") from error
 
 
-def writable_file(output: Path | None) -> None:
-    """Make sure of the file, where there is to be one."""
-    if output is not None:
-        if output.is_dir():
-            raise FactholdError(f"output={output} is a folder; give the name of a file")
+def writable_file(output: Path | None, kind: str) -> None:
+    """Make sure of the file, where there is to be one, before computing; say where an older one will be replaced."""
+    if output is None:
+        return
+    if check_output(output, kind):
+        messages.print(f"{output} is there already: the new one takes its place", markup=False)
+    if not output.exists() or output.is_file():
         writable(output.parent)
 
 
@@ -66,28 +76,8 @@ def read_given(facts: Path | None, on_conflict: str | None, **other: Any) -> tup
 
 
 def read_questions(path: Path) -> list[tuple[str, str]]:
-    """The (subject, relation) of each record. CSV and TSV need no answer; the other formats are those of facts."""
-    delimiter = {".csv": ",", ".tsv": "\t"}.get(path.suffix.lower())
-    if delimiter is None:
-        return [(s.strip(), r.strip()) for _, s, r, *_ in source_of(path).records]
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            lines = list(csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)) or [[]]
-    except FileNotFoundError:
-        raise FactholdError(f"no such file of questions: {path}") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise FactholdError(f"cannot read {path} as questions in UTF-8: {error}") from error
-    header = [name.strip() for name in lines[0]]
-    for name in ("subject", "relation"):
-        if name not in header:
-            raise FactholdError(f"{path}: no column {name!r} in its first line; write subject,relation there")
-    rows = [(number, cells) for number, cells in enumerate(lines[1:], start=2) if any(cells)]
-    for number, cells in rows:
-        if len(cells) != len(header):
-            there = count(len(cells), "cell")
-            raise FactholdError(f"{path}, record {number}: {there}, where the header has {len(header)}")
-    s, r = header.index("subject"), header.index("relation")
-    return [(cells[s].strip(), cells[r].strip()) for _, cells in rows]
+    """The (subject, relation) of each row. The formats are those of facts; answers need not be there."""
+    return [(s.strip(), r.strip()) for s, r in questions_of(path)]
 
 
 def understand(line: str, ask: Callable[[str, str], T], ask_prompt: Callable[[str], T]) -> T:
@@ -117,11 +107,11 @@ def real_rows(name: str, relations: Sequence[str] | None) -> list[Row]:
     return rows
 
 
-def split_names(relations: str | None) -> list[str] | None:
-    """The names between the commas of --relations, where it is given."""
-    names = None if relations is None else [name.strip() for name in relations.split(",")]
+def split_names(given: str | None, option: str = "--relations", such_as: str = "capital,currency") -> list[str] | None:
+    """The names between the commas of an option, where it is given."""
+    names = None if given is None else [name.strip() for name in given.split(",")]
     if names is not None and not all(names):
-        raise ValueError(f"--relations {relations!r} has an empty name in it; write them as in capital,currency")
+        raise ValueError(f"{option} {given!r} has an empty name in it; write them as in {such_as}")
     return names
 
 
@@ -136,9 +126,27 @@ def say_table(a: dict[str, Any]) -> None:
     """The table's sizes in a line, from `about_table`."""
     holds = "holds" if a["assumption_1"] else "does not hold: some answer serves two relations"
     several = f"; {count(a['several_answers'], 'fact')} with several right answers" if a["several_answers"] else ""
-    typer.echo(
+    paragraph(
         f"S={a['S']}, R={a['R']}, {count(a['A'], 'answer')}, D={a['D']}, max C(a)={a['max_C']}; "
         f"assumption 1 {holds}{several}"
+    )
+
+
+def about_file(written: "Written") -> dict[str, Any]:
+    """What is said of a model that was written."""
+    return {
+        "file": str(written.path), "file_bytes": written.bytes, "weight_bytes": written.weight_bytes,
+        "embedding_bytes": written.embedding_bytes, "embeddings_are": written.embeddings,
+    }  # fmt: skip
+
+
+def file_in_words(a: dict[str, Any]) -> str:
+    """The file of a model and what its bytes are for, from `about_file`."""
+    weights, embeddings, kept = a["weight_bytes"], a["embedding_bytes"], a["embeddings_are"]
+    offer = " (--redraw-embeddings leaves them out)" if kept == STORED else ""
+    return (
+        f"{a['file']}, {a['file_bytes']:,} bytes: weights {weights:,}; embeddings {embeddings:,}, {kept}{offer}; "
+        f"facts and names {a['file_bytes'] - weights - embeddings:,}"
     )
 
 
@@ -158,14 +166,9 @@ def head_size(alpha: float, d: int, H: int) -> int:
 
 
 def check_size(shape: Shape, S: int, R: int, A: int, T: int, n_noise: int | None = None) -> None:
-    """Refuse what does not fit in memory: weights, gradients and Adam's moments at three learning rates, the table, and
-    the scores of a batch."""
+    """Refuse a transformer and a table that do not fit in memory, and prompts that cannot be."""
     check_length(T)
-    check_memory(f"a transformer with d={shape.d} and {shape.n_params} parameters", 3 * 5 * 4 * shape.n_params)
     if n_noise is None and S + R > MOST_NOISE:
         raise ValueError(f"S + R = {S + R} noise tokens are more than {MOST_NOISE}; give n_noise")
-    tokens = S + R + (n_noise or S + R) + 1
-    table = 64 * S * R + 12 * (tokens + A) * shape.d
-    step = 3 * 4 * BATCH * (3 * tokens + 3 * A + 4 * (shape.H * shape.d_h + shape.m) + 4 * T)
-    what = f"a table of {S} subjects, {R} relations and {A} answers"
-    check_memory(f"{what} with d={shape.d} and T={T}", table + step)
+    what = f"a transformer of {shape.n_params} parameters with {S} subjects, {R} relations and {A} answers"
+    check_memory(what, training_memory(shape, S, R, A, T, n_noise))

@@ -10,21 +10,25 @@ from typing import Any
 
 import typer
 
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError, unknown
+from facthold._util.files import PARQUET, table_of
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
-from facthold.cli.printing import count, print_json, show, working
+from facthold.cli.inputs import writable_file
+from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
 from facthold.lab.api import opened
-from facthold.lab.report import duration
+from facthold.lab.fields import Between
 from facthold.lab.status import Sweep, sweeps
 from facthold.lab.store import Row
 from facthold.recipes import recipes
 from facthold.train.protocols import PROTOCOLS
 
-PARQUET = Path("facthold-results.parquet")
+DEFAULT = Path("facthold-results.parquet")
+MOST_SECONDS = 600  # for one measurement of `bench`
 
 
 @command("list")
@@ -40,7 +44,7 @@ def list_(
         for preset, grid in presets.items():  # as --config reads them; JSON values are TOML
             typer.echo(f"# preset {preset}\n[{figure}]")
             for key, value in grid.items():
-                typer.echo(f"{key} = {json_text.dumps(value, ensure_ascii=False)}")
+                paragraph(f"{key} = {json_text.dumps(value, ensure_ascii=False)}")  # arrays may go over lines
             typer.echo("")
         return
     of_recipes = [
@@ -64,14 +68,22 @@ def list_(
         }
         return print_json(lists | {"protocols": [dataclasses.asdict(p) for p in PROTOCOLS.values()]})
     for title, (columns, rows) in tables.items():
-        show(title, columns.split(", "), rows)
+        typer.echo(title)
+        name, *rest, text = columns.split(", ")
+        if text == "bias":  # numbers, which a table shows best
+            show("", columns.split(", "), rows)
+            continue
+        for row in rows:
+            paragraph(f"  {row[name]} ({', '.join(row[part] for part in rest)})")
+            paragraph(row[text], "      ")
+        typer.echo()
 
 
 @command()
 def results(
     kind: str | None = o.option("--kind", "Only cells of this kind, such as capacity."),
     csv: bool = o.flag("--csv", "All as CSV, on standard output or in --output."),
-    parquet: bool = o.flag("--parquet", f"All as Parquet, in --output or {PARQUET}."),
+    parquet: bool = o.flag("--parquet", f"All as Parquet, in --output or {DEFAULT}."),
     output: o.TableFile = None,
     bound: bool = o.flag("--bound", "Check that no result on random tables has more than its bits can hold."),
     store: o.Store = None,
@@ -89,8 +101,10 @@ def results(
     if bound:
         _check_bound(rows, path, json)
     elif csv or parquet:
+        output = output or (DEFAULT if parquet else None)
+        writable_file(output, PARQUET if parquet else table_of(["key", "kind", "version"]))
         if parquet:
-            export.to_parquet(rows, output := output or PARQUET)
+            export.to_parquet(rows, output or DEFAULT)
         else:
             export.to_csv(rows, output or sys.stdout)
         if output is not None:
@@ -98,18 +112,20 @@ def results(
     elif json:
         print_json([{"key": r.key, "kind": r.kind, "spec": r.spec, "result": r.result} for r in rows])
     else:
-        columns = ("kind", "N", "status", "seconds", "date", "commit", "spec")
-        show(f"{count(len(rows), 'result')} in {path}", columns, map(_line, rows))
+        typer.echo(f"{count(len(rows), 'result')} in {path}")
+        for row in rows:
+            _print_result(row)
 
 
-def _line(row: Row) -> dict[str, Any]:
-    """A result as a line of the table; what a protocol says stands in `facthold list`."""
+def _print_result(row: Row) -> None:
+    """A line on what was found and when, and the spec below it; what a protocol says stands in `facthold list`."""
     about, N = row.provenance, row.result.get("N")
-    return {
-        "kind": row.kind, "N": f"{N:.5g}" if isinstance(N, float | int) else None, "status": row.result.get("status"),
-        "seconds": f"{about.seconds:.1f}", "date": about.date[:16], "commit": (about.commit or "")[:8],
-        "spec": " ".join(f"{k}={v}" for k, v in row.spec.items() if v is not None and k != "protocol"),
-    }  # fmt: skip
+    parts = [
+        f"N = {N:.5g}" if isinstance(N, float | int) else None, row.result.get("status"), duration(about.seconds),
+        about.date[:16], (about.commit or "")[:8],
+    ]  # fmt: skip
+    paragraph(f"{row.kind}: " + ", ".join(part for part in parts if part))
+    paragraph(" ".join(f"{k}={v}" for k, v in row.spec.items() if v is not None and k != "protocol"), "    ")
 
 
 def _check_bound(rows: Sequence[Row], path: Path, json: bool) -> None:
@@ -163,7 +179,7 @@ def status(
     if json:
         print_json([run.as_json(now) for run in wanted])
     elif not wanted:
-        typer.echo(f"no run has been noted in {path}")
+        paragraph(f"no run has been noted in {path}")
     elif all:
         rows = [
             vars(r) | {"started": _when(r.started), "done": f"{r.done} of {r.total}", "state": _state(r, now)}
@@ -177,28 +193,33 @@ def status(
 
 def _print_one(run: Sweep, now: float) -> None:
     running = run.state_now(now) == "running"
-    typer.echo(f"{run.title}: {_state(run, now)}")
-    typer.echo(f"started {_when(run.started)}, in {run.place}")
+    paragraph(f"{run.title}: {_state(run, now)}")
+    paragraph(f"started {_when(run.started)}, in {run.place}")
     before = f" ({run.stored} more were stored before)" if run.stored else ""
-    typer.echo(f"{run.done} of {count(run.total, 'cell')} done{before}")
+    paragraph(f"{run.done} of {count(run.total, 'cell')} done{before}")
     if running:
-        typer.echo(f"about {duration(max(run.seconds_left - (now - run.beat), 0.0))} left")
+        paragraph(f"about {duration(max(run.seconds_left - (now - run.beat), 0.0))} left")
     if run.running:
-        typer.echo("being computed:" if running else "being computed when it stopped:")
+        paragraph("being computed:" if running else "being computed when it stopped:")
     for label, since in run.running:
-        typer.echo(f"  {label}, for {duration(max(run.beat - since, 0.0))}")
+        paragraph(f"  {label}, for {duration(max(run.beat - since, 0.0))}")
     if run.found:
-        typer.echo("facts found so far:")
+        paragraph("facts found so far:")
     for line in facts_found(run.found):
-        typer.echo(f"  {line}")
+        paragraph(f"  {line}")
 
 
 def _state(run: Sweep, now: float) -> str:
-    state, silent = run.state_now(now), duration(now - run.beat)
+    """Its state in words; where it was stopped, how to go on."""
+    state, heard = run.state_now(now), f"last heard of {duration(now - run.beat)} ago"
+    stored = run.stored + run.done
+    again = f"the same command {'goes on after the ' + count(stored, 'cell') + ' stored' if stored else 'begins again'}"
     if state == "running":
-        return f"running, last heard of {silent} ago"
-    if state == "stopped":
-        return f"stopped without a word, last heard of {silent} ago; the same command goes on after it"
+        return f"running, {heard}"
+    if state == "dead":
+        return f"dead ({'its process is gone' if run.gone else 'it gives no sign of life'}), {heard}; {again}"
+    if state == "interrupted":
+        return f"interrupted {_when(run.beat)}; {again}"
     return f"{state} {_when(run.beat)}" + (f": {run.reason}" if run.reason else "")
 
 
@@ -212,8 +233,7 @@ def bench(
     json: o.Json = False,
 ) -> None:
     """Time a float32 training step here and in a plain implementation, side by side, beside the machine's peak."""
-    if seconds <= 0:
-        raise ValueError(f"seconds={seconds:g} must be above 0")
+    Between(low=0, most=MOST_SECONDS).check("seconds", seconds)
     from facthold.train.bench import BENCHES, run_bench
 
     rows = []

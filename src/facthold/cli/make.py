@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import typer
 
-from facthold._util.errors import check_fits, check_memory, check_positive, find
+from facthold._util.errors import check_positive, find
+from facthold._util.files import MODEL
 from facthold._util.keys import derive
+from facthold._util.memory import bytes_of, check_memory, memory_parts
 from facthold.cli import inputs
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.printing import count, print_json, working
+from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.problem import SEQUENCE, seeded_recall, seeded_table
 from facthold.facts.table import FactTable, random_share
 from facthold.models.sizes import Shape
@@ -24,7 +26,7 @@ from facthold.theory import bounds
 from facthold.train.protocols import protocol as find_protocol
 
 ALWAYS = {"recipe", "d", "seed", "output", "json"}
-FACTS = {"S", "R", "D", "table", "share", "facts", "on_conflict", "draws"}
+FACTS = {"S", "R", "D", "table", "share", "facts", "on_conflict", "draws", "redraw"}
 PROMPTS = {"T", "n_noise", "zipf"}
 MEMORY = {"N", "m", "map", "M", "embeddings"}
 BUILT = PROMPTS | {"d_h", "m", "per_head"}
@@ -79,6 +81,7 @@ def make(
     rule: o.Rule = None,
     accuracy: float | None = o.option("--accuracy", "Share at which training ends (default: 0.99)."),
     draws: int | None = o.option("--draws", f"Prompts in which each fact is asked (default: {DRAWS})."),
+    redraw: o.Redraw = None,
     seed: o.Seed = 0,
     output: o.ModelFile = None,
     json: o.Json = False,
@@ -94,7 +97,7 @@ def make(
         takes = FACTS | (TRAINED if recipe == "train" else BUILT if wanted.build else OF_ITS_OWN)
     given = inputs.given_for(recipe, ALWAYS | takes, context)
     check_positive(**{name: given[name] for name in ("d", "N", "M", "S", "R", "D", "d_h", "draws") if name in given})
-    inputs.writable_file(output)
+    inputs.writable_file(output, MODEL)
     if isinstance(wanted, FactRecipe):
         (model, problem, about), say = _transformer(wanted, given), _say_transformer
     else:
@@ -103,11 +106,11 @@ def make(
     if not json:
         say(about, wanted.place)
     if output is not None and about.get("status") != "diverged":  # what was found is said before a disk can be full
-        from facthold.models.saving import save_model
+        from facthold.models.saving import write_model
 
-        about["file"] = str(save_model(output, model, problem))
+        about |= inputs.about_file(write_model(output, model, problem, redraw=redraw))
         if not json:
-            typer.echo(f"model: {output}")
+            paragraph(f"model: {inputs.file_in_words(about)}")
     if json:
         print_json(about)
 
@@ -120,17 +123,20 @@ def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
     N, d, m, seed, map, embeddings = (g[name] for name in ("N", "d", "m", "seed", "map", "embeddings"))
     recipe.check_stores()
     recipe.check(d, m)
-    check_fits(N=N, d=d, M=g.get("M", N), scores=recipe.holds_scores)
+    parts = memory_parts(N=N, d=d, M=g.get("M", N), m=m, scores=recipe.holds_scores)
+    check_memory(f"a memory of {count(N, 'association')}", parts)
     problem = seeded_problem(N, seed, d, g.get("M"), embeddings=embeddings, map=map)
     start = time.perf_counter()
     with working(f"making a memory by {recipe.name}"):
         model = make_memory(recipe, problem, m, seed)
+    seconds, recall = time.perf_counter() - start, accuracy(model, problem)
     needed = bounds.bits_injective if map in ("identity", "injective") else bounds.bits_uniform
     return model, problem, {
         "recipe": recipe.name, "N": N, "d": d, "m": m, "M": problem.M, "map": map, "embeddings": embeddings,
-        "seed": seed, "seconds": time.perf_counter() - start, "recall": accuracy(model, problem),
-        **_margins(smallest_margins(model, problem)), "n_params": model.n_params,
-        "params_per_fact": model.n_params / N, "bits": bits.parameters_bits(model), "bits_needed": needed(N, problem.M),
+        "seed": seed, "seconds": seconds, "recall": recall,
+        **_margins(smallest_margins(model, problem)), "n_params": model.n_params, "n_embeddings": problem.n_embeddings,
+        "params_per_fact": model.n_params / (recall * N) if recall else math.inf,
+        "bits": bits.parameters_bits(model), "bits_needed": needed(N, problem.M),
     }  # fmt: skip
 
 
@@ -154,7 +160,8 @@ def _transformer(recipe: FactRecipe, given: dict[str, Any]) -> Made:
     return model, problem, {
         "recipe": recipe.name, "seed": g["seed"], "d": model.d, "H": model.H, "d_h": model.d_h, "m": model.m,
         "T": problem.T, "n_noise": problem.n_noise, **inputs.about_table(table), "facts": len(table),
-        "draws": g["draws"], "n_params": model.n_params, "recall": float(right.mean()), "always_recalled": always,
+        "draws": g["draws"], "n_params": model.n_params, "n_embeddings": problem.n_embeddings,
+        "recall": float(right.mean()), "always_recalled": always,
         "facts_per_param": always / model.n_params, **_margins(margins), "seconds": seconds, **about,
     }  # fmt: skip
 
@@ -178,7 +185,7 @@ def _trained_shape(g: dict[str, Any], given: dict[str, Any]) -> Shape:
 def _built_shape(recipe: FactRecipe, given: dict[str, Any]) -> Shape:
     """The sizes that a construction is given; the number of heads is its own."""
     d, name = given["d"], recipe.name
-    check_memory(f"d={d}", 24 * d * d)
+    check_memory(f"d={d}", {f"d={d}": 3 * bytes_of(weights=float(d) * d)})
     check_positive(**{size: given[size] for size in ("m", "per_head") if size in given})
     if recipe.size == "m" and "m" not in given:
         raise ValueError(f"recipe={name!r} holds facts in the MLP; give its width -m, {4 * d} to start with")
@@ -238,31 +245,32 @@ def _put(recipe: FactRecipe, table: FactTable, p: np.ndarray | None, shape: Shap
 
 
 def _say_memory(a: dict[str, Any], place: str) -> None:
-    typer.echo(
+    paragraph(
         f"{a['recipe']} ({place}): {a['recall']:.2%} of {count(a['N'], 'association')} recalled; "
         f"made in {a['seconds']:.2f} s\n"
         f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}\n"
-        f"{a['n_params']} parameters, {a['params_per_fact']:.4g} per association; {a['bits']:.0f} bits in float32, "
-        f"where {a['bits_needed']:.0f} would tell all such maps apart"
+        f"{a['n_params']} parameters, {a['params_per_fact']:.4g} per association recalled; "
+        f"{a['bits']:.0f} bits in float32, where {a['bits_needed']:.0f} would tell all such maps apart; embeddings, "
+        f"beside them: {a['n_embeddings']:,} numbers"
     )
 
 
 def _say_transformer(a: dict[str, Any], place: str) -> None:
     if a.get("status") == "diverged":
-        typer.echo(f"training diverged at every learning rate; nothing is recalled of {count(a['facts'], 'fact')}")
+        paragraph(f"training diverged at every learning rate; nothing is recalled of {count(a['facts'], 'fact')}")
     else:
-        typer.echo(
+        paragraph(
             f"{a['recipe']} ({place}): {a['recall']:.2%} recalled; {a['always_recalled']} of "
             f"{count(a['facts'], 'fact')} right in all of {count(a['draws'], 'prompt')}; made in {a['seconds']:.1f} s\n"
             f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}"
         )
     if "steps" in a:
-        typer.echo(
+        paragraph(
             f"training {ENDED[a['status']]} after {a['steps']} steps at learning rate {a['lr']:g}: {a['best']:.2%} at "
             f"best, {a['final']:.2%} at the end"
         )
-    typer.echo(
+    paragraph(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}); {a['facts_per_param']:.4g} "
-        "facts per parameter that are always right"
+        f"facts per parameter that are always right; embeddings, beside them: {a['n_embeddings']:,} numbers"
     )
     inputs.say_table(a)

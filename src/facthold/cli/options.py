@@ -55,6 +55,15 @@ Relation = Annotated[str | None, typer.Argument(help="The relation, such as capi
 
 Questions = Annotated[Path | None, named("--file", "Questions: a CSV with subject,relation, or any file of facts.")]
 TableFile = Annotated[Path | None, named("--output", "-o", "File to write.")]
+Redraw = Annotated[
+    bool | None,
+    typer.Option(
+        "--redraw-embeddings/--store-embeddings",
+        help="Leave random embeddings out of the file, and draw them again from their keys whenever it is read, or "
+        "store them (default: bits leaves them out, edit does as the model that it reads, and others store them).",
+        show_default=False,
+    ),
+]
 ModelFile = Annotated[Path | None, named("--output", "-o", "Write the model as safetensors, with what it stores.")]
 
 # models by their size

@@ -1,7 +1,5 @@
 """facthold figure, verify, reproduce: compute, draw, judge, report."""
 
-import shlex
-import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,21 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
+from facthold._util.commands import command as hint
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError, unknown
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import CellProgress, find_place
-from facthold.cli.inputs import writable
-from facthold.cli.printing import count, messages, print_json, show
+from facthold.cli.inputs import refuse, split_names, writable
+from facthold.cli.printing import count, filled, messages, paragraph, print_json, shorten, show, width
 from facthold.lab import api, registry
 from facthold.lab.cells import Cell
 from facthold.lab.claim import MEANINGS, Judged
+from facthold.lab.pace import Pace, stored_pace
 from facthold.lab.places import Place
-from facthold.lab.report import duration
-from facthold.lab.store import default_store_path
+from facthold.lab.store import DEFAULT_STORE, default_store_path
 
 FOLDER = Path("facthold-out")
-WIDTH = 80  # of the lines of a verdict
+INDENT = " " * 13  # below a verdict
 FAILS, UNDECIDED = 1, 3  # exit codes of `verify`; 2 is for a wrong argument
 SHOWN = 5  # how many of the largest cells a dry run names
 
@@ -47,7 +47,7 @@ def figure(
     if dry:
         return dry_run(name, cells, store, place, json=json)
     writable(output)
-    with CellProgress(name, place) as progress:
+    with CellProgress(name) as progress:
         drawn = api.run_figure(
             name, preset, changes=changes, store=store, out=output, place=place, compute=not plot_only,
             listener=progress,
@@ -62,6 +62,15 @@ def figure(
         typer.echo(f"picture: {file}")
 
 
+def given(store: Path | None, output: Path | None = None, config: Path | None = None) -> dict[str, Any]:
+    """The options that hints repeat, so that they are about the same results; None where a hint needs none."""
+    kept = store or default_store_path()
+    return {
+        "config": config, "store": None if kept == Path(DEFAULT_STORE) else kept,
+        "output": None if output == FOLDER else output,
+    }  # fmt: skip
+
+
 @command()
 def verify(
     ids: Annotated[list[str] | None, typer.Argument(help="Claims, from `facthold list` (default: all).")] = None,
@@ -73,21 +82,22 @@ def verify(
     json: o.Json = False,
 ) -> None:
     """Check the claims of the paper against measurements. Exit code 1 if one fails, 3 if none does but one is not
-    decided.
+    decided. Preset smoke decides identities and bounds alone; of the others it shows that they run.
 
-    Training and recall are float32; solvers and the identity of the gradient step are float64.
+    One claim is a paragraph, several are a line or two each. Training and recall are float32; solvers and the identity
+    of the gradient step are float64.
     """
     place = find_place(workers, ray)
-    with CellProgress("claims", place) as progress:
+    with CellProgress("claims") as progress:
         judged = api.verify(
             *(ids or ()), preset=preset, store=store, place=place, compute=not stored, listener=progress
         )
     if all(claim.verdict == "not run" for claim in judged):
         raise FactholdError(
-            f"no claim has all of its cells stored at preset {preset}; run it without --stored first, or give another "
-            "store"
+            f"no claim has all of its cells stored at preset {preset}; give another store, or compute them first: "
+            + hint("verify", *(ids or ()), preset=preset, **given(store))
         )
-    print_json([claim.as_json() for claim in judged]) if json else _print_claims(judged)
+    print_json([claim.as_json() for claim in judged]) if json else _print_claims(judged, preset, store)
     found = {claim.verdict for claim in judged}
     if code := FAILS if "fails" in found else UNDECIDED if "not decided" in found else 0:
         raise typer.Exit(code)
@@ -103,27 +113,36 @@ def reproduce(
     config: o.Config = None,
     store: o.Store = None,
     output: o.Folder = FOLDER,
-    figures_only: bool = o.flag("--figures-only", "Compute no cells but those of the figures."),
+    figures_only: bool = o.flag("--figures-only", "Judge no claims."),
+    judge: str | None = o.option(
+        "--claims", "Judge these, with commas between, or all (default: those that share results with the figures)."
+    ),
 ) -> None:
-    """Everything at once: figures, all claims, and one page with all of it."""
+    """Everything at once: figures, their claims (all, where all figures are made), and one page with all of it."""
     place, changes = find_place(workers, ray), read_config(config)
+    if figures_only:
+        refuse("does not go with --figures-only, which judges none", claims=judge)
     wanted, left_out = api.figures_for(names or (), preset, changes)
+    ids = list(registry.claims()) if judge == "all" else split_names(judge, "--claims", "rounding,layerwise")
+    claims = api.claims_for(names or (), preset, changes, figures_only, ids)
     for name, reason in left_out.items():
-        messages.print(f"{name} is left out: {reason}", markup=False)
+        messages.print(filled(f"{name} is left out: {reason}"), markup=False)
     if dry:
-        return dry_run("figures and claims", api.all_cells(wanted, preset, changes, figures_only), store, place)
+        return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
     writable(output)
-    with CellProgress("figures and claims", place) as progress:
+    with CellProgress("figures and claims") as progress:
         done = api.reproduce(
             *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,
-            figures_only=figures_only, arguments=f" --config {shlex.quote(str(config))}" if config else "",
+            judge=[claim.id for claim in claims], options=given(store, output, config),
         )  # fmt: skip
     for drawn in done.figures:
         _print_fits(drawn)
-    _print_claims(done.claims)
-    messages.print(f"Redraw without computing: facthold figure NAME --preset {preset} --plot-only")
-    for file in (file for drawn in done.figures for file in drawn.files):
-        typer.echo(f"picture: {file}")
+    if done.claims:
+        _print_claims(done.claims, preset, store)
+    for drawn in done.figures:
+        for file in drawn.files:
+            typer.echo(f"picture: {file}")
+        messages.print(f"redraw:  {drawn.command(plot_only=True, **given(store, output, config))}", markup=False)
     typer.echo(f"report:  {done.page}")
     typer.echo(f"numbers: {done.results}")
 
@@ -137,24 +156,37 @@ def _print_fits(drawn: api.Drawn) -> None:
     if drawn.fits:
         show(title, columns, [vars(fit) | {"of": "slope" if fit.slope != 1 else "constant"} for fit in drawn.fits])
     else:
-        typer.echo(f"{title}; nothing is fitted")
+        paragraph(f"{title}; nothing is fitted")
     for note in drawn.notes:
-        typer.echo(note)
+        paragraph(note)
 
 
-def _print_claims(judged: Sequence[Judged]) -> None:
-    """A paragraph for each claim, and how many there are of each verdict."""
+def _print_claims(judged: Sequence[Judged], preset: str, store: Path | None) -> None:
+    """One claim with all that is known of it; of several the verdict and what was measured, how many there are of each
+    verdict, and how to see more of the worst."""
+    if len(judged) == 1:
+        return _print_claim(judged[0])
     for claim in judged:
-        typer.echo(f"{claim.verdict.upper():<12} {claim.id} ({claim.place})")
-        parts = {name: getattr(claim, name) for name in ("predicted", "measured", "error", "drift", "next", "changed")}
-        for name, text in {"": claim.statement, **parts}.items():
-            if text:
-                typer.echo(textwrap.fill(text, WIDTH, initial_indent=f"  {name:<10} ", subsequent_indent=" " * 13))
-        typer.echo()
-    counts = {verdict: sum(claim.verdict == verdict for claim in judged) for verdict in MEANINGS}
-    for verdict, n in counts.items():
-        if n:
-            typer.echo(textwrap.fill(f"{n} {verdict}: {MEANINGS[verdict]}", WIDTH, subsequent_indent="    "))
+        paragraph(f"{claim.id} ({claim.place})", INDENT, first=f"{claim.verdict.upper():<12} ")
+        if claim.measured:
+            typer.echo(INDENT + shorten(claim.measured, width() - len(INDENT)))
+    typer.echo()
+    for verdict, meaning in MEANINGS.items():
+        if n := sum(claim.verdict == verdict for claim in judged):
+            paragraph(f"{n} {verdict}: {meaning}")
+    run = [claim for claim in judged if claim.verdict != "not run"]
+    if run:
+        worst = max(run, key=lambda claim: list(MEANINGS).index(claim.verdict))
+        typer.echo(f"more of one: {hint('verify', worst.id, preset=preset, stored=True, **given(store))}")
+
+
+def _print_claim(claim: Judged) -> None:
+    paragraph(f"{claim.id} ({claim.place})", INDENT, first=f"{claim.verdict.upper():<12} ")
+    parts = {name: getattr(claim, name) for name in ("predicted", "measured", "error", "drift", "next", "changed")}
+    for name, text in {"": claim.statement, **parts}.items():
+        if text:
+            paragraph(text, INDENT, first=f"  {name:<10} ")
+    paragraph(MEANINGS[claim.verdict], INDENT, first=f"  {claim.verdict:<10} ")
 
 
 def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
@@ -180,21 +212,24 @@ def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
 def dry_run(title: str, cells: Sequence[Cell], store: Path | None, place: Place, *, json: bool = False) -> None:
     """Print how many cells there are and are stored, how long the rest takes, and the largest of them; make no file."""
     unique = todo = list({cell.key: cell for cell in cells}.values())
-    if (store or default_store_path()).exists():
-        with api.opened(store, create=False) as kept:
-            todo = kept.missing(unique)
-    todo = sorted(todo, key=lambda cell: -cell.cost)
     with place:
-        seconds, lanes = place.estimate(todo), place.lanes
+        pace = Pace()
+        if (store or default_store_path()).exists():
+            with api.opened(store, create=False) as kept:
+                todo = kept.missing(unique)
+                pace = stored_pace(kept, todo, place)
+        costs = {cell.key: pace.seconds(cell) for cell in todo}
+        seconds, lanes = place.estimate(list(costs.values())), place.lanes
+    todo = sorted(todo, key=lambda cell: -costs[cell.key])
     stored, largest = len(unique) - len(todo), todo[:SHOWN]
     if json:
-        costs = [{"cell": cell.label, "lane_seconds": cell.cost} for cell in largest]
+        shown = [{"cell": cell.label, "lane_seconds": costs[cell.key]} for cell in largest]
         counts = {"title": title, "cells": len(unique), "stored": stored, "to_compute": len(todo)}
-        return print_json(counts | {"place": place.label, "lanes": lanes, "seconds": seconds, "largest": costs})
-    typer.echo(f"{title}: {count(len(unique), 'cell')}, {stored} of them stored, {len(todo)} to compute")
+        return print_json(counts | {"place": place.label, "lanes": lanes, "seconds": seconds, "largest": shown})
+    paragraph(f"{title}: {count(len(unique), 'cell')}, {stored} of them stored, {len(todo)} to compute")
     if todo:
         lane = count(lanes, "lane")
-        typer.echo(f"about {duration(seconds)} in {place.label}, {lane} (a guess, often off by a factor of 2)")
+        paragraph(f"about {duration(seconds)} in {place.label}, {lane} (a guess, often off by a factor of 2)")
         typer.echo("largest, with the time on one lane:")
     for cell in largest:
-        typer.echo(f"  {cell.label}: {duration(cell.cost)}")
+        paragraph(cell.label, " " * 14, first=f"{duration(costs[cell.key]):>12}  ")

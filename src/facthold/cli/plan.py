@@ -11,20 +11,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from facthold._util.files import JSON
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_given, refuse, writable_file
-from facthold.cli.printing import count, print_json, show
+from facthold.cli.printing import amount, count, paragraph, print_json, show, size_text, times_text, width
 from facthold.facts.table import FactTable
 from facthold.plan.calibrations import FILE, Calibrations, product_rate, read, write
-from facthold.plan.laws import Interval
-from facthold.plan.plan import ACCURACY, Plan, Planned, fit_laws
+from facthold.plan.plan import ACCURACY, DAY, LONGEST, Plan, Planned, fit_laws
 from facthold.plan.plan import plan as make_plan
 from facthold.recipes import fact_recipes
 
 COLUMNS = 100  # of a terminal that has room for all number formats
-BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400}
 
 
 @command()
@@ -74,59 +72,72 @@ def plan(
 
 
 def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: str | None) -> None:
-    """The plan in words and a table of at most 100 columns."""
+    """The plan in words and a table."""
     q = made.question
-    typer.echo(
+    paragraph(
         f"{amount(q.facts)} facts: {amount(q.S)} subjects, {amount(q.R)} relations, {amount(q.D)} answers each"
         + ("" if table is None else f" (2^(mean log2 A_r), {table.A} in all)")
     )
     if made.at_chance:
-        return typer.echo(
+        return paragraph(
             f"no bits are needed: one answer for each relation, always the same, is right in {1 / q.D:.4g} of random "
             f"facts, and {q.accuracy:.4g} is enough"
         )
-    typer.echo(
+    paragraph(
         f"no model that answers {q.accuracy:.4g} of random facts right has fewer than {amount(made.bits)} bits "
         f"({size_text(made.bits / 8)}), on average over tables"
     )
     if given_bits:
-        typer.echo(
+        paragraph(
             "for one given table there is no such bound; but no model that knows so much of every table with these "
             f"answers, each as often, has fewer than {amount(given_bits)} bits ({size_text(given_bits / 8)})"
         )
-    _show_rows(made.rows)
+    shown = [row for row in made.rows if row.obstacle is None]
+    if shown:
+        _show_rows(shown)
+    if made.out_of_reach:
+        paragraph(made.out_of_reach)
     for row in made.rows:
         if row.reason is not None:
-            typer.echo(f"{row.name}: {row.reason}")
-    _warn(made.rows)
-    goals = {row.name: row.question.accuracy for row in made.rows if row.question is not None}
+            paragraph(f"{row.name}: {row.reason}")
+    _warn(shown)
+    goals = {row.name: row.question.accuracy for row in shown if row.question is not None}
     for goal in sorted({*goals.values()} - {q.accuracy}):
         names = ", ".join(name for name in goals if goals[name] == goal)
-        typer.echo(f"sizes of {names}: for an accuracy of {goal:g}, the next that was calibrated")
-    typer.echo(
-        f"params: enough for 9 of 10 new random tables or more; from: enough for 1 of 10 or fewer; times: "
-        f"calibrated at {made.calibrations.gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
+        paragraph(f"sizes of {names}: for an accuracy of {goal:g}, the next that was calibrated")
+    if not shown:
+        return paragraph(
+            f"no recipe makes such a model here within {LONGEST / DAY:.0f} days; take fewer facts, or fewer at a time"
+        )
+    paragraph(
+        "params: enough for 9 of 10 new random tables or more; "
+        + ("from: enough for 1 of 10 or fewer; " if width() >= COLUMNS else "")
+        + f"times: calibrated at {made.calibrations.gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
     )
     if best := made.best:
-        typer.echo(f"smallest: {best.name}; {best.command(file) or 'far too large to be built by this program here'}")
+        typer.echo(f"smallest: {best.name}; {best.command(file)}")
 
 
 def _show_rows(rows: Sequence[Planned]) -> None:
-    terminal = Console()
-    width = terminal.width if terminal.is_terminal else COLUMNS
-    formats = {"f32": "float32", "bf16": "bfloat16", "int8": "int8"} if width >= COLUMNS else {"f32": "float32"}
+    wide = width() >= COLUMNS
+    formats = {"f32": "float32", "bf16": "bfloat16", "int8": "int8"} if wide else {"f32": "float32"}
     shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), title="sizes in MB", title_justify="right")
-    for name in ("recipe", "d", "H", "d_h", "m", "params", "from", *formats, "time"):
+    for name in ("recipe", "d", "H", "d_h", "m", "params", *(["from"] if wide else []), *formats, "time"):
         shown.add_column(name, justify="left" if name == "recipe" else "right", no_wrap=True)
     for row in rows:
         if row.shape is not None and row.params is not None:
-            sizes = (*row.shape, row.n_params, row.params.low, *(row.megabytes[name] for name in formats.values()))
+            sizes = (
+                *row.shape,
+                row.n_params,
+                *([row.params.low] if wide else []),
+                *(row.megabytes[name] for name in formats.values()),
+            )
             shown.add_row(
                 row.name + ("*" if row.outside else ""),
                 *("-" if size is None else amount(size, 5) for size in sizes),
                 "?" if row.seconds is None else times_text(row.seconds),
             )
-    Console(highlight=False, markup=False, width=width).print(shown)
+    Console(highlight=False, markup=False, width=width()).print(shown)
 
 
 def _show_laws(calibrations: Path | None, json: bool) -> None:
@@ -167,7 +178,7 @@ def refresh(store: Path | None, output: Path, json: bool, place: Any = None) -> 
     from facthold.lab.workers import Workers
     from facthold.studies.sizes.calibrations import calibration, cells
 
-    writable_file(output)
+    writable_file(output, JSON)
     before, wanted = product_rate(), cells()
     rows = compute_cells("calibrations", [cell for *_, cell in wanted], store, place or Workers(1))
     gflops = (before + product_rate()) / 2
@@ -198,27 +209,4 @@ def _warn(rows: Sequence[Planned]) -> None:
     for text, ours in by_range.items():
         factors = (f"{name} is outside by a factor of {amount(by, 3)}" for name, by in ours[0].outside.items())
         names = ", ".join(row.name for row in ours)
-        typer.echo(f"* extrapolated: {names}: calibrated on {text}; {', '.join(factors)}")
-
-
-def amount(n: float, digits: int = 9) -> str:
-    """A number as it is read: whole with commas up to so many digits, then with a power of ten."""
-    if n >= 10**digits - 0.5:
-        precision = 2 if n < 1e10 else 1 if n < 1e100 else 0
-        return f"{float(n):.{precision}e}".replace("e+0", "e").replace("e+", "e")
-    return f"{round(n):,}" if n >= 999.5 or abs(n - round(n)) < 1e-9 * max(1, abs(n)) else f"{n:.3g}"
-
-
-def size_text(size: float) -> str:
-    """Bytes in the unit that suits them."""
-    unit = next((unit for unit, one in BYTES.items() if size < 999.5 * one), "TB")
-    return f"{amount(size / BYTES[unit], 4)} {unit}"
-
-
-def times_text(seconds: Interval) -> str:
-    """What is expected, and the interval in the same unit: '4.9 s (3.5-6.7)'."""
-    if seconds.expected >= 1000 * TIMES["y"]:
-        return "> 1,000 years"
-    unit = next((unit for unit, one in TIMES.items() if seconds.expected < 120 * one), "y")
-    low, expected, high = (f"{n:.2g}" if n < 99.5 else amount(round(n), 5) for n in (s / TIMES[unit] for s in seconds))
-    return f"{expected} {unit} ({low}-{high})"
+        paragraph(f"* extrapolated: {names}: calibrated on {text}; {', '.join(factors)}")

@@ -2,26 +2,65 @@
 
 import json as json_text
 import math
+import shutil
 import string
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+
+if TYPE_CHECKING:
+    from facthold.plan.laws import Interval
 
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
+SLOWER = 0.5  # and at least so much of the time that it took up to the last one: few lines, however long it takes
+SPINNER = 2  # columns of what turns before a line
 EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
-WIDE = 200  # columns of a table that no terminal shows: nothing is cut
+GAP = "  "  # between the columns of a table
+BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400}
 
 
 def count(n: int, what: str) -> str:
     """'1 cell', '2 cells'."""
     return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def width() -> int:
+    """Columns of all that is printed: of the terminal, or what COLUMNS says; 80 where nobody says."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def filled(text: str, indent: str | None = None, first: str | None = None) -> str:
+    """The text in lines of at most `width` columns, after the first one indented: by default as its own lines are, and
+    a little more. Names, paths and numbers are never broken."""
+    lines = []
+    for line in text.split("\n"):
+        lead = line[: len(line) - len(line.lstrip())]
+        further = f"{lead}  " if indent is None else indent
+        start = lead if indent is None else indent
+        lines.append(
+            textwrap.fill(
+                line.strip(), width(), initial_indent=start if first is None else first, subsequent_indent=further,
+                break_long_words=False, break_on_hyphens=False,
+            )
+        )  # fmt: skip
+    return "\n".join(lines)
+
+
+def paragraph(text: str, indent: str | None = None, *, first: str | None = None, err: bool = False) -> None:
+    """Print what is to be read, in lines that fit; see `filled`."""
+    typer.echo(filled(text, indent, first), err=err)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text on one line of so many columns: its first words, where it is longer."""
+    return textwrap.shorten(text, width, placeholder=" ...")
 
 
 def print_json(value: Any) -> None:
@@ -45,21 +84,44 @@ class _Cells(string.Formatter):
 
 
 def show(
-    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, lines: bool = False,
-    json: bool = False,
-) -> None:  # fmt: skip
-    """Print a table, fitted to a terminal. ``columns`` are the names of what is shown of each row, or a format for each
-    heading: '{recall:.2%}'. With ``json``, print the rows themselves."""
+    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, json: bool = False
+) -> None:
+    """Print a table of at most `width` columns. ``columns`` are the names of what is shown of each row, or a format for
+    each heading: '{recall:.2%}'. With ``json``, print the rows themselves.
+
+    Where a row does not fit, each is a paragraph instead, below its first part.
+    """
     if json:
         return print_json(list(rows))
-    cells = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
-    table = Table(title=title, title_justify="left", show_lines=lines, box=SIMPLE_HEAD, pad_edge=False)
-    for i, column in enumerate(cells):
-        table.add_column(column, overflow="fold", no_wrap=i == 0)  # names stay whole
-    for row in rows:
-        table.add_row(*(_Cells().vformat(cell, (), row) for cell in cells.values()))
-    console = Console(highlight=False, markup=False)
-    (console if console.is_terminal else Console(highlight=False, markup=False, width=WIDE)).print(table)
+    formats = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
+    lines = [[_Cells().vformat(cell, (), row) for cell in formats.values()] for row in rows]
+    if title:
+        paragraph(title)
+    whole = _widths({name: len(name) for name in formats}, lines)
+    broken = _widths({name: max(map(len, name.split()), default=0) for name in formats}, lines)  # headings, not cells
+    widths = whole if _fits(whole) else broken
+    if not _fits(widths):
+        for name, *rest in lines:
+            if name:
+                typer.echo(name)
+            paragraph(
+                "; ".join(f"{head} {part}" for head, part in zip(list(formats)[1:], rest, strict=True) if part), "    "
+            )
+        return
+    headings = [textwrap.wrap(name, size) if name else [] for name, size in zip(formats, widths, strict=True)]
+    tall = max(map(len, headings))
+    above = [[""] * (tall - len(words)) + words for words in headings]  # each stands on the line below it
+    rule = ["-" * size for size in widths]
+    for line in (*zip(*above, strict=True), rule, *lines):
+        typer.echo(GAP.join(part.ljust(size) for part, size in zip(line, widths, strict=True)).rstrip())
+
+
+def _widths(heads: Mapping[str, int], lines: Sequence[Sequence[str]]) -> list[int]:
+    return [max([size, *(len(line[i]) for line in lines)]) for i, size in enumerate(heads.values())]
+
+
+def _fits(widths: Sequence[int]) -> bool:
+    return sum(widths) + len(GAP) * (len(widths) - 1) <= width()
 
 
 @contextmanager
@@ -68,15 +130,39 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     terminal, a line now and then elsewhere."""
     if messages.is_terminal:
         with messages.status(what) as status:
-            yield lambda news: status.update(f"{what}: {escape(news)}")
+            yield lambda news: status.update(escape(shorten(f"{what}: {news}", width() - SPINNER)))
         return
     messages.print(what, markup=False)
-    spoke, heard = -EVERY, ""  # the first news at once
+    start = time.monotonic()
+    spoke, heard = -EVERY, ""  # the first news at once, and then the less often the longer it takes
 
     def say(news: str) -> None:
         nonlocal spoke, heard
-        if news != heard and time.monotonic() - spoke > EVERY:
+        if news != heard and time.monotonic() - spoke > max(EVERY, SLOWER * (spoke - start)):
             messages.print(f"  {news}", markup=False)
             spoke, heard = time.monotonic(), news
 
     yield say
+
+
+def amount(n: float, digits: int = 9) -> str:
+    """A number as it is read: whole with commas up to so many digits, then with a power of ten."""
+    if n >= 10**digits - 0.5:
+        precision = 2 if n < 1e10 else 1 if n < 1e100 else 0
+        return f"{float(n):.{precision}e}".replace("e+0", "e").replace("e+", "e")
+    return f"{round(n):,}" if n >= 999.5 or abs(n - round(n)) < 1e-9 * max(1, abs(n)) else f"{n:.3g}"
+
+
+def size_text(size: float) -> str:
+    """Bytes in the unit that suits them."""
+    unit = next((unit for unit, one in BYTES.items() if size < 999.5 * one), "TB")
+    return f"{amount(size / BYTES[unit], 4)} {unit}"
+
+
+def times_text(seconds: "Interval") -> str:
+    """What is expected, and the interval in the same unit: '4.9 s (3.5-6.7)'."""
+    if seconds.expected >= 1000 * TIMES["y"]:
+        return "> 1,000 years"
+    unit = next((unit for unit, one in TIMES.items() if seconds.expected < 120 * one), "y")
+    low, expected, high = (f"{n:.2g}" if n < 99.5 else amount(round(n), 5) for n in (s / TIMES[unit] for s in seconds))
+    return f"{expected} {unit} ({low}-{high})"

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.live import Live
 
 from facthold._util.errors import FactholdError
-from facthold._util.files import as_csv, writing
+from facthold._util.files import GIF, as_csv, table_of, writing
 from facthold.cli import options as o
-from facthold.cli.app import command, heed
+from facthold.cli.app import check_apart, command, heed
 from facthold.cli.inputs import real_rows, split_names, understand, writable_file
-from facthold.cli.printing import count, messages, print_json, working
+from facthold.cli.printing import count, messages, paragraph, print_json, working
 from facthold.cli.watch_view import View, closing, stage_line
 from facthold.dynamics.schedule import safe_step, schedule
 from facthold.dynamics.stages import Levels, find_stages
@@ -75,9 +75,9 @@ def watch(
     if question and len(question) > MOST_QUESTIONS:
         raise ValueError(f"{len(question)} times --question is too often; ask at most {MOST_QUESTIONS}")
     if output is not None:
-        writable_file(output)
-        if _paths(output)[0].resolve() == Path(facts).resolve():
-            raise FactholdError(f"output={output} would write over {facts}; give another name")
+        for path, kind in zip(_paths(output), (table_of(("step", "loss")), GIF), strict=True):
+            check_apart({"facts": facts, "output": path})
+            writable_file(path, kind)
     table, name = _read(facts, relations, subjects, seed, on_conflict)
     plan = schedule(table, alpha=alpha, lr=lr, steps=steps, optimiser=optimiser)
     watching = Watching(table, _questions(table, question or [], facts, seed), plan)
@@ -99,7 +99,9 @@ def watch(
         about |= {"facts": name, "lr": plan.protocol.lr, "alpha": alpha, "optimiser": optimiser}
         print_json(about | ({"files": files} if files else {}))
     else:
-        typer.echo("\n".join([*about["says"], *(f"wrote {path}" for path in files)]))
+        paragraph("\n".join(about["says"]))
+        for path in files:
+            typer.echo(f"wrote {path}")
 
 
 def _read(
@@ -168,12 +170,12 @@ def _showing(watching: "Watching", name: str, quiet: bool) -> Iterator[Callable[
         heed()
         view.n = len(watching.steps)
         for stage in [] if quiet or live else new:
-            typer.echo(stage_line(watching, stage))
+            paragraph(stage_line(watching, stage))
 
     if not (quiet or live):
         table, protocol = watching.table, watching.schedule.protocol
         sizes = {"subject": table.S, "relation": table.R, "answer": table.A}
-        typer.echo(
+        paragraph(
             f"{count(len(table), 'fact')} of {name}: {', '.join(count(n, what) for what, n in sizes.items())}; "
             f"{OPTIMISERS[protocol.optimiser]} with lr {protocol.lr:.3g}, about {watching.schedule.expected} steps"
         )
@@ -187,14 +189,16 @@ def _showing(watching: "Watching", name: str, quiet: bool) -> Iterator[Callable[
 
 def _paths(output: Path) -> list[Path]:
     """NAME.csv and NAME.gif."""
+    if output.is_dir():
+        raise FactholdError(f"output={output} is a folder; give the name of a file")
     base = output.with_suffix("") if output.suffix in (".gif", ".csv") else output
     return [base.with_name(f"{base.name}{ending}") for ending in (".csv", ".gif")]
 
 
 def _save(watching: "Watching", name: str, output: Path) -> list[Path]:
-    table, gif = paths = _paths(output)
-    with writing(table) as stream:
-        stream.write(as_csv(watching.as_rows()).encode())
-    with working(f"drawing {gif}"), writing(gif) as stream:
+    (table, gif), rows = _paths(output), watching.as_rows()
+    with writing(table, table_of(rows[0])) as stream:
+        stream.write(as_csv(rows).encode())
+    with working(f"drawing {gif}"), writing(gif, GIF) as stream:
         stream.write(animation(watching, name))
-    return paths
+    return [table, gif]

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from facthold._util.errors import check_memory, check_positive, unknown
+from facthold._util.errors import check_positive, unknown
 from facthold._util.keys import fold
+from facthold._util.memory import check_memory
 from facthold.dynamics import KINDS, STARTS
 from facthold.facts.problem import check_length, uniform
 from facthold.facts.table import FactTable

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from facthold._util.errors import check_memory, unknown
+from facthold._util.errors import unknown
+from facthold._util.memory import check_memory
 from facthold.dynamics.stages import BAND, CONVERGED
 from facthold.facts.table import FactTable
 from facthold.theory.reduced import Growth

@@ -1,5 +1,6 @@
 """Facts from anywhere, files, frames, lists and dictionaries, as a table: all pass one check. And into files."""
 
+import gzip
 import io
 import json
 import math
@@ -12,8 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.errors import FactholdError, check_one_of, optional
-from facthold._util.files import as_csv, writing
-from facthold.facts.formats import COLUMNS, shorten, source_of
+from facthold._util.files import JSON, PARQUET, as_csv, packed, table_of, writing
+from facthold.facts.formats import COLUMNS, ending_of, endings, is_packed, shorten, source_of
 from facthold.facts.names import clean, unfit
 from facthold.facts.problem import check_distribution
 from facthold.facts.table import ON_CONFLICT, FactTable, Row
@@ -24,9 +25,10 @@ SHOWN = 3  # conflicts that an error names
 def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float[np.ndarray, " facts"] | None]:
     """A table of facts, and p(s, r) where they have a column p: ``table, p = fh.read_facts("countries.csv")``.
 
-    ``facts`` is the path of a file (.csv, .tsv, .jsonl, .ndjson, .parquet), a frame of pandas, polars or pyarrow with
-    the columns subject, relation and answer, a list of (subject, relation, answer), a dictionary
-    {(subject, relation): answer}, or a `FactTable`. Numbers become their text; a value that is missing is refused.
+    ``facts`` is the path of a file (.csv, .tsv, .json, .jsonl, .ndjson, .parquet, or one of these and .gz), a frame of
+    pandas, polars or pyarrow with the columns subject, relation and answer, a list of (subject, relation, answer), a
+    dictionary {(subject, relation): answer}, or a `FactTable`. Numbers become their text; a value that is missing is
+    refused.
 
     Tokens are numbered as they first appear, their names in Unicode's form NFC without space around them. A fact that
     stands there twice is kept once; its p is the sum. Where (s, r) has several answers, ``on_conflict`` says what is
@@ -99,10 +101,10 @@ def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     ``fh.write_facts("countries.csv", table)``. A reader never meets the file half written."""
     rows = facts.to_rows() if isinstance(facts, FactTable) else facts
     path = Path(path)
-    check_ending(path)
-    contents = WRITERS[path.suffix.lower()](list(rows))
-    with writing(path) as stream:
-        stream.write(contents)
+    kind = kind_for(path)
+    contents = WRITERS[ending_of(path, WRITERS) or ""](list(rows))
+    with writing(path, kind) as stream:
+        stream.write(gzip.compress(contents, mtime=0) if is_packed(path) else contents)  # the same facts, the same file
     return path
 
 
@@ -111,10 +113,18 @@ def to_csv(rows: Iterable[Row], delimiter: str = ",") -> bytes:
     return as_csv([COLUMNS, *rows], delimiter).encode()
 
 
-def check_ending(path: Path) -> None:
-    """Refuse a name whose ending says no format."""
-    if path.suffix.lower() not in WRITERS:
-        raise FactholdError(f"{path}: facts are written to files whose names end in {', '.join(WRITERS)}")
+def kind_for(path: Path) -> str:
+    """What a file of facts with this name is, for `check_output`. A name that says no format is refused."""
+    ending = ending_of(path, WRITERS)
+    if ending is None:
+        raise FactholdError(f"{path}: facts are written to files whose names end in {endings(WRITERS)}")
+    kind = JSON if "json" in ending else PARQUET if ending == ".parquet" else table_of(COLUMNS)
+    return packed(kind) if is_packed(path) else kind
+
+
+def _to_json(rows: Sequence[Row]) -> bytes:
+    """A list with an object a line."""
+    return b"[\n" + b",\n".join(_to_json_lines(rows).splitlines()) + b"\n]\n"
 
 
 def _to_json_lines(rows: Sequence[Row]) -> bytes:
@@ -131,6 +141,6 @@ def _to_parquet(rows: Sequence[Row]) -> bytes:
 
 
 WRITERS: dict[str, Callable[[Sequence[Row]], bytes]] = {
-    ".csv": to_csv, ".tsv": partial(to_csv, delimiter="\t"), ".jsonl": _to_json_lines, ".ndjson": _to_json_lines,
-    ".parquet": _to_parquet,
+    ".csv": to_csv, ".tsv": partial(to_csv, delimiter="\t"), ".json": _to_json, ".jsonl": _to_json_lines,
+    ".ndjson": _to_json_lines, ".parquet": _to_parquet,
 }  # fmt: skip

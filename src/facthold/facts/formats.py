@@ -1,30 +1,41 @@
-"""What facts come in, as records of text: CSV, TSV, JSON lines and Parquet; frames, lists and dictionaries."""
+"""What facts come in, as records of text: CSV, TSV, JSON, JSON lines and Parquet, each perhaps compressed by gzip;
+frames, lists and dictionaries."""
 
+import bisect
 import csv
 import difflib
+import gzip
 import io
 import json
 import os
+import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from facthold._util.errors import FactholdError, check_memory, optional
+from facthold._util.errors import FactholdError, optional
+from facthold._util.memory import check_memory
 
 COLUMNS = ("subject", "relation", "answer")
+QUESTION = COLUMNS[:2]  # what a file of questions needs
 PROBABILITY = "p"
+GZIP = ".gz"  # after any of the endings
+BLOCK = 1 << 20  # bytes that are unpacked at a time: a small file may unpack to one that fits nowhere
 # Bytes of memory that a byte of a file takes while it is read, and a row of it: a short one is mostly objects.
 MEMORY_A_BYTE, MEMORY_A_ROW = 6, 600
 OTHER_KINDS = {  # what a file is by its first bytes, and what to do about it
     b"PK\x03\x04": "a zip archive or a workbook; save the sheet as CSV in UTF-8",
-    b"\x1f\x8b": "compressed with gzip; unpack it first",
+    b"\x1f\x8b": "compressed with gzip; give it a name that ends in .gz, such as facts.csv.gz",
     b"PAR1": "Parquet; give it a name that ends in .parquet",
     b"\xff\xfe": "text in UTF-16; save it in UTF-8, as by: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "text in UTF-16; save it in UTF-8, as by: iconv -f UTF-16 -t UTF-8",
 }
+WRITTEN = "write a list of objects with subject, relation and answer, or {subject: {relation: answer}}"
 
 Rows = Iterator[tuple[int, Sequence[Any]]]  # numbers, with subject, relation, answer and perhaps p as they stand there
+Reader = Callable[[Path, Sequence[str]], Rows]  # of a file, for these columns, and p
 Record = tuple[int, str, str, str, str | None]  # a number, subject, relation and answer as text, and p or None
 
 
@@ -50,13 +61,11 @@ def source_of(facts: Any) -> Source:
     """
     rows: Rows
     if isinstance(facts, str | os.PathLike):
-        path = Path(facts)
-        read = _reader(path)
-        return Source(str(path), "row" if read is _parquet else "line", read(path))
+        return _file(Path(facts), COLUMNS)
     if isinstance(facts, Mapping):
         rows = enumerate((*_parts("facts, a key", 2, key), answer) for key, answer in facts.items())
     elif hasattr(facts, "columns"):
-        rows = enumerate(_frame("facts", facts))
+        rows = enumerate(_frame("facts", facts, COLUMNS))
     elif isinstance(facts, Iterable):
         rows = ((number, _parts(f"facts, row {number}", 3, row)) for number, row in enumerate(facts))
     else:
@@ -67,14 +76,42 @@ def source_of(facts: Any) -> Source:
     return Source("facts", "row", rows)
 
 
-def _reader(path: Path) -> Callable[[Path], Rows]:
-    """How the format is read that the name says. What has no name of its own, such as a pipe, is CSV."""
-    ending = path.suffix.lower()
-    if ending not in FORMATS and path.exists() and not path.is_file():
+def questions_of(path: Path) -> Iterator[tuple[str, str]]:
+    """The (subject, relation) of each row of a file, which needs no answers."""
+    name, unit, rows = _file(path, QUESTION)
+    for number, values in rows:
+        s, r = (_as_text(f"{name}, {unit} {number}", *cell) for cell in zip(QUESTION, values, strict=False))
+        yield s, r
+
+
+def ending_of(path: Path, known: Iterable[str]) -> str | None:
+    """The ending that says the format of a file, without `GZIP`; None where it is none of the ``known`` ones."""
+    *_, before, last = ("", "", *(suffix.lower() for suffix in path.suffixes))
+    ending = before if last == GZIP else last
+    return ending if ending in known else None
+
+
+def is_packed(path: Path) -> bool:
+    """Whether the name says that the file is compressed."""
+    return path.suffix.lower() == GZIP
+
+
+def endings(known: Iterable[str]) -> str:
+    """The endings in words, for a message."""
+    return f"{', '.join(known)}, or one of these and {GZIP}"
+
+
+def _file(path: Path, columns: Sequence[str]) -> Source:
+    """The rows of a file in the format that the name says. What has no name of its own, such as a pipe, is CSV."""
+    ending = ending_of(path, FORMATS)
+    if ending is None and path.exists() and not path.is_file() and not path.is_dir():
         ending = ".csv"
-    if ending not in FORMATS:
-        raise FactholdError(f"{path}: facts are in files whose names end in {', '.join(FORMATS)}, not in {ending!r}")
-    return FORMATS[ending]
+    if ending is None:
+        _check_readable(path)
+        raise FactholdError(
+            f"{path}: facts are in files whose names end in {endings(FORMATS)}, not in {''.join(path.suffixes[-2:])!r}"
+        )
+    return Source(str(path), "row" if ending == ".parquet" else "line", FORMATS[ending](path, columns))
 
 
 def _no_column(where: str, name: str, there: Sequence[str]) -> FactholdError:
@@ -94,20 +131,22 @@ def shorten(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def _places(where: str, header: Sequence[str]) -> list[int]:
-    """Where the header has our columns, p perhaps not. Others are ignored."""
-    for name in COLUMNS:
+def _places(where: str, header: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Where the header has these columns, and p where it has it. Others are ignored."""
+    for name in columns:
         if name not in header:
             raise _no_column(where, name, header)
-    for name in (*COLUMNS, PROBABILITY):
+    for name in (*columns, PROBABILITY):
         if header.count(name) > 1:
             raise FactholdError(f"{where}: the column {name!r} is there twice")
-    return [header.index(name) for name in (*COLUMNS, PROBABILITY) if name in header]
+    return [header.index(name) for name in (*columns, PROBABILITY) if name in header]
 
 
-def _separated(delimiter: str, path: Path) -> Rows:
+def _separated(delimiter: str, path: Path, columns: Sequence[str]) -> Rows:
     """CSV and TSV: a header that names the columns, then a row a line, or several lines within quotes."""
-    reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter, strict=True)
+    text = _text(path)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # how long a name may be is for `names.unfit` to say
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
     start = 1
     try:
@@ -117,11 +156,12 @@ def _separated(delimiter: str, path: Path) -> Rows:
                 continue  # a blank line
             if not header:
                 header = [cell.strip() for cell in cells]
-                places = _places(f"{path}, line {number}", header)
+                places = _places(f"{path}, line {number}", header, columns)
                 continue
             if len(cells) != len(header):
+                cell = "cell" if len(cells) == 1 else "cells"
                 raise FactholdError(
-                    f"{path}, line {number}: {len(cells)} cells, where the header has {len(header)} columns"
+                    f"{path}, line {number}: {len(cells)} {cell}, where the header has {len(header)} columns"
                 )
             yield number, [cells[i] for i in places]
     except csv.Error as error:
@@ -132,46 +172,172 @@ def _separated(delimiter: str, path: Path) -> Rows:
         raise FactholdError(f"{path} is empty; the first line names the columns subject, relation, answer")
 
 
-def _json_lines(path: Path) -> Rows:
-    """An object a line; numbers and booleans are the text that stands there, null is empty."""
-    decode = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str).decode
+class _Object(list[tuple[str, Any]]):
+    """An object of JSON by its pairs: a name that stands there twice is seen."""
+
+
+# Numbers are the text that stands there; nan is missing, as it is in a frame.
+_DECODER = json.JSONDecoder(
+    parse_int=str, parse_float=str, object_pairs_hook=_Object,
+    parse_constant=lambda constant: None if constant == "NaN" else constant,
+)  # fmt: skip
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class _Json:
+    """The text of a file with JSON in it, read value by value, so that each has its line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.text = path, _text(path)
+        self.ends = [found.start() for found in re.finditer("\n", self.text)]
+
+    def where(self, at: int) -> str:
+        return f"{self.path}, line {self.line(at)}"
+
+    def line(self, at: int) -> int:
+        return bisect.bisect_left(self.ends, at) + 1
+
+    def skip(self, at: int) -> int:
+        """The next place that is no space."""
+        found = _SPACE.match(self.text, at)
+        assert found is not None
+        return found.end()
+
+    def value(self, at: int) -> tuple[Any, int]:
+        """The value that begins here, and where it ends."""
+        try:
+            return _DECODER.raw_decode(self.text, at)
+        except json.JSONDecodeError as error:
+            raise self.broken(error.pos, error.msg) from error
+        except RecursionError as error:
+            raise self.broken(at, "too deeply nested") from error
+
+    def broken(self, at: int, reason: str) -> FactholdError:
+        return FactholdError(f"{self.where(at)}: not JSON ({reason}); {WRITTEN}")
+
+    def members(self, at: int) -> Iterator[tuple[str | None, int, Any]]:
+        """What the list or object that begins here has in it: a key or None, where a value begins, and the value. After
+        the last one comes (None, the end, None)."""
+        close, at = {"[": "]", "{": "}"}[self.text[at]], self.skip(at + 1)
+        first = True
+        while self.text[at : at + 1] != close or not first:
+            key, start = None, at
+            if close == "}":
+                if self.text[at : at + 1] != '"':
+                    raise self.broken(at, "a name in quotes is expected")
+                key, at = self.value(at)
+                at = self.skip(at)
+                if self.text[at : at + 1] != ":":
+                    raise self.broken(at, "':' is expected")
+                start = at = self.skip(at + 1)
+            value, at = self.value(at)
+            yield key, start, value
+            at, first = self.skip(at), False
+            if self.text[at : at + 1] == close:
+                break
+            if self.text[at : at + 1] != ",":
+                raise self.broken(at, f"',' or {close!r} is expected")
+            at = self.skip(at + 1)
+        yield None, at + 1, None
+
+
+def _json(path: Path, columns: Sequence[str]) -> Rows:
+    """A list of objects, a list of (subject, relation, answer), or {subject: {relation: answer}}."""
+    json_text = _Json(path)
+    at = json_text.skip(0)
+    if at == len(json_text.text):
+        raise FactholdError(f"{path} is empty; {WRITTEN}")
+    if json_text.text[at] not in "[{":
+        value, _ = json_text.value(at)
+        raise FactholdError(f"{json_text.where(at)}: {shorten(repr(value))} is neither a list nor an object; {WRITTEN}")
+    read = _listed if json_text.text[at] == "[" else _nested
+    yield from read(json_text, at, columns)
+
+
+def _checked_end(json_text: _Json, at: int) -> None:
+    if (at := json_text.skip(at)) < len(json_text.text):
+        lines = json_text.text[at] == "{"
+        hint = "; one object a line has a name that ends in .jsonl" if lines else ""
+        raise json_text.broken(at, f"more after its end{hint}")
+
+
+def _listed(json_text: _Json, at: int, columns: Sequence[str]) -> Rows:
+    members = list(json_text.members(at))
+    _checked_end(json_text, members.pop()[1])
+    for _, start, value in members:
+        yield json_text.line(start), _of_json(json_text.where(start), value, columns)
+
+
+def _nested(json_text: _Json, at: int, columns: Sequence[str]) -> Rows:
+    members = list(json_text.members(at))
+    end = members.pop()[1]
+    if set(COLUMNS) <= {key for key, *_ in members}:  # columns of a frame, or one fact
+        _checked_end(json_text, end)
+        raise FactholdError(
+            f"{json_text.where(at)}: an object of columns, or of one fact; write a list of objects, one for each fact "
+            "(of a frame: to_json(orient='records'))"
+        )
+    _checked_end(json_text, end)
+    for subject, start, value in members:
+        if not isinstance(value, _Object):
+            raise FactholdError(f"{json_text.where(start)}: {_shown(subject)} has {_shown(value)}; {WRITTEN}")
+        *pairs, _ = json_text.members(start)
+        for relation, place, answer in pairs:
+            yield json_text.line(place), (subject, relation, answer)[: len(columns)]
+
+
+def _of_json(where: str, value: Any, columns: Sequence[str]) -> Sequence[Any]:
+    """Subject, relation, answer and perhaps p of an object or a list."""
+    if isinstance(value, _Object):
+        return [value[i][1] for i in _places(where, [name for name, _ in value], columns)]
+    if isinstance(value, list) and len(columns) <= len(value) <= len(COLUMNS):
+        return value[: len(columns)]
+    raise FactholdError(f"{where}: {_shown(value)} is not an object with {', '.join(columns)}")
+
+
+def _shown(value: Any) -> str:
+    """A value of JSON for a message."""
+    return shorten(repr(dict(value) if isinstance(value, _Object) else value))
+
+
+def _json_lines(path: Path, columns: Sequence[str]) -> Rows:
+    """An object a line."""
     lines = [(number, line) for number, line in enumerate(_text(path).split("\n"), start=1) if line.strip()]
     if not lines:
         raise FactholdError(f"{path} is empty; write an object with subject, relation, answer a line")
     for number, line in lines:
         where = f"{path}, line {number}"
         try:
-            value = decode(line.strip())
+            value = _DECODER.decode(line.strip())
         except (json.JSONDecodeError, RecursionError) as error:
             says = error.msg if isinstance(error, json.JSONDecodeError) else "too deeply nested"
             raise FactholdError(f"{where}: not JSON ({says}); write one object a line") from error
-        if not isinstance(value, dict):
+        if not isinstance(value, _Object):
             raise FactholdError(f"{where}: {shorten(line)!r} is not an object; write {{'subject': ...}}, one a line")
-        cells = list(value.values())
-        yield number, [cells[i] for i in _places(where, list(value))]
+        yield number, _of_json(where, value, columns)
 
 
-def _parquet(path: Path) -> Rows:
+def _parquet(path: Path, columns: Sequence[str]) -> Rows:
     """Columns of text, numbers or booleans, as other tools write them."""
     needed = f"{path} needs pyarrow to be read: pip install 'facthold[parquet]'"
     pa, pq = optional(needed, "pyarrow", "pyarrow.parquet")
     _check_readable(path)
     try:
-        with pq.ParquetFile(path) as file:
-            columns = [file.schema_arrow.names[i] for i in _places(str(path), file.schema_arrow.names)]
+        with pq.ParquetFile(io.BytesIO(_contents(path)) if is_packed(path) else path) as file:
+            names = [file.schema_arrow.names[i] for i in _places(str(path), file.schema_arrow.names, columns)]
             groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
             _check_fits(path, sum(groups), file.metadata.num_rows)
-            batches = (pa.Table.from_batches([batch]) for batch in file.iter_batches(columns=columns))
-            yield from enumerate((row for batch in batches for row in _frame(str(path), batch)), start=1)
+            batches = (pa.Table.from_batches([batch]) for batch in file.iter_batches(columns=names))
+            yield from enumerate((row for batch in batches for row in _frame(str(path), batch, columns)), start=1)
     except (pa.ArrowException, OSError) as error:
         raise FactholdError(f"{path} is not Parquet that can be read: {str(error).splitlines()[0]}") from error
 
 
-def _frame(source: str, frame: Any) -> Iterator[tuple[Any, ...]]:
+def _frame(source: str, frame: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """A frame by its columns: those of pyarrow have names apart, and each library its own word for a list."""
     header = [str(name) for name in getattr(frame, "column_names", frame.columns)]
-    columns = [frame[header[i]] for i in _places(source, header)]
-    lists = [column.to_pylist() if hasattr(column, "to_pylist") else column.to_list() for column in columns]
+    ours = [frame[header[i]] for i in _places(source, header, columns)]
+    lists = [column.to_pylist() if hasattr(column, "to_pylist") else column.to_list() for column in ours]
     return zip(*lists, strict=True)
 
 
@@ -204,12 +370,8 @@ def _as_text(where: str, name: str, value: Any) -> str:
 def _text(path: Path) -> str:
     """The text of a file, in UTF-8, with or without a byte order mark."""
     _check_readable(path)
-    try:
-        _check_fits(path, path.stat().st_size)
-        contents = path.read_bytes()
-        _check_fits(path, len(contents), contents.count(b"\n"))
-    except OSError as error:
-        raise FactholdError(f"cannot read {path}: {error.strerror or error}; give another file of facts") from error
+    contents = _contents(path)
+    _check_fits(path, len(contents), contents.count(b"\n"))
     for mark, kind in OTHER_KINDS.items():
         if contents.startswith(mark):
             raise FactholdError(f"{path} is {kind}")
@@ -226,22 +388,43 @@ def _text(path: Path) -> str:
         ) from error
 
 
+def _contents(path: Path) -> bytes:
+    """The bytes of a file, unpacked where its name says that they are packed."""
+    try:
+        _check_fits(path, path.stat().st_size)
+        contents = path.read_bytes()
+        return _unpacked(path, contents) if is_packed(path) else contents
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise FactholdError(
+            f"{path} is not gzip that can be unpacked ({error}); take .gz off its name if it is not packed, or get it "
+            "again"
+        ) from error
+    except OSError as error:
+        raise FactholdError(f"cannot read {path}: {error.strerror or error}; give another file of facts") from error
+
+
+def _unpacked(path: Path, contents: bytes) -> bytes:
+    unpacked = io.BytesIO()
+    with gzip.GzipFile(fileobj=io.BytesIO(contents)) as stream:
+        while block := stream.read(BLOCK):
+            unpacked.write(block)
+            _check_fits(path, unpacked.tell())
+    return unpacked.getvalue()
+
+
 def _check_readable(path: Path) -> None:
     if path.is_dir():
         raise FactholdError(f"{path} is a folder; give a file of facts")
     if not path.exists():
-        raise FactholdError(f"no such file of facts: {path}")
+        raise FactholdError(f"no such file: {path}")
 
 
 def _check_fits(path: Path, size: int, rows: int = 0) -> None:
     """Refuse a file that this machine cannot hold, before it is read, and again when its rows are known."""
-    try:
-        check_memory(f"reading {path}", MEMORY_A_BYTE * size + MEMORY_A_ROW * rows)
-    except ValueError as error:
-        raise FactholdError(f"{error}: keep fewer rows, or split the file") from None
+    check_memory(f"reading {path}", MEMORY_A_BYTE * size + MEMORY_A_ROW * rows, "keep fewer rows, or split the file")
 
 
-FORMATS: dict[str, Callable[[Path], Rows]] = {
-    ".csv": partial(_separated, ","), ".tsv": partial(_separated, "\t"), ".jsonl": _json_lines, ".ndjson": _json_lines,
-    ".parquet": _parquet,
+FORMATS: dict[str, Reader] = {
+    ".csv": partial(_separated, ","), ".tsv": partial(_separated, "\t"), ".json": _json, ".jsonl": _json_lines,
+    ".ndjson": _json_lines, ".parquet": _parquet,
 }  # fmt: skip

@@ -17,7 +17,9 @@ K = TypeVar("K", bound=Hashable)
 SUGGESTED = 5  # names that an error suggests at most
 NEAR = 50  # names whose likeness is measured exactly, after a quick look at all of them
 
-LONGEST = 10_000  # characters of a free prompt at most: every word that is not known is compared with all names
+# Characters of a free prompt at most: every word that is not known is compared with all names. And of a name, as one
+# that is longer could never be asked for.
+LONGEST = 10_000
 
 
 class UnknownName(FactholdError):
@@ -33,6 +35,8 @@ def unfit(name: str) -> str:
     """What is wrong with a clean name; nothing for one that can be in a table."""
     if not name:
         return "is empty"
+    if len(name) > LONGEST:
+        return f"is a name of {len(name)} characters; it may have at most {LONGEST}"
     if "\0" in name:
         return "has a NUL character in it; leave it out"
     return "has half a character (a lone surrogate) in it" if any("\ud800" <= c <= "\udfff" for c in name) else ""

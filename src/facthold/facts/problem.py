@@ -10,10 +10,26 @@ from jaxtyping import Float, Int
 from facthold._util.errors import check_one_of, check_positive, find
 from facthold._util.keys import PRNGKeyArray, derive, fold
 from facthold.facts.table import FactTable, make_table
+from facthold.memory import draw_embeddings
 
 SEQUENCE = 32  # T of the paper's experiments
 MOST_NOISE = 1 << 16  # noise tokens are drawn from 16 bits each
+MOST_LENGTH = 1 << 16  # tokens of a prompt at most
 OUTPUTS = ("vocabulary", "answers")  # the arg max runs over all tokens (equation 7), or the answers (the authors' code)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How random embeddings were drawn: enough to draw them again, where NumPy's stream is still the same."""
+
+    kind: str
+    keys: tuple[tuple[int, int], ...]  # of NumPy's Philox, for each kind of token in the order of phi
+    stored: bool = True  # whether a file of them holds their numbers all the same
+
+    def phi(self, sizes: Sequence[int], d: int) -> Float[np.ndarray, "V d"]:
+        """So many embeddings of each kind of token. More of them begin with the same ones."""
+        streams = zip(sizes, self.keys, strict=True)
+        return np.concatenate([draw_embeddings(self.kind, n, d, words) for n, words in streams])
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +41,7 @@ class FactualRecall:
     T: int = SEQUENCE
     p: Float[np.ndarray, " facts"] | None = None  # p(s, r), one number a fact; None: uniform
     outputs: str = "vocabulary"
+    drawing: Drawing | None = None  # of phi, but for single rows that were changed since; None: not known
 
     def __post_init__(self) -> None:
         check_one_of("outputs", self.outputs, OUTPUTS)
@@ -41,6 +58,16 @@ class FactualRecall:
     @property
     def n_noise(self) -> int:
         return len(self.phi) - self.table.S - self.table.R - self.table.A - 1
+
+    @property
+    def n_embeddings(self) -> int:
+        """Numbers in the embeddings."""
+        return self.phi.size
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int, int]:
+        """How many rows of phi are subjects, relations, noise tokens, EOS and answers."""
+        return self.table.S, self.table.R, self.n_noise, 1, self.table.A
 
     @property
     def n_tokens(self) -> int:
@@ -78,16 +105,15 @@ def factual_recall(
     There are as many noise tokens as subjects and relations by default. Each kind of token has a stream of its own, so
     that a larger table keeps the embeddings of a smaller one.
     """
-    from facthold.memory.embeddings import embed
+    from facthold.memory.embeddings import embed, words_of
 
     noise = table.S + table.R if n_noise is None else n_noise
-    check_positive(n_noise=noise)
+    check_positive(n_noise=noise, d=d)
     sizes = {"subjects": table.S, "relations": table.R, "noise": noise, "EOS": 1, "answers": table.A}
     if embeddings == "orthogonal":  # these have no streams: the rows of one identity
-        phi = np.asarray(embed(embeddings, sum(sizes.values()), d, key=key))
-    else:
-        phi = np.concatenate([np.asarray(embed(embeddings, n, d, key=fold(key, k))) for k, n in sizes.items()])
-    return FactualRecall(table, phi, T, p, outputs)
+        return FactualRecall(table, np.asarray(embed(embeddings, sum(sizes.values()), d, key=key)), T, p, outputs)
+    drawing = Drawing(embeddings, tuple(words_of(fold(key, kind)) for kind in sizes))
+    return FactualRecall(table, drawing.phi(list(sizes.values()), d), T, p, outputs, drawing)
 
 
 def uniform(table: FactTable) -> np.ndarray:
@@ -102,9 +128,11 @@ def zipf(table: FactTable, in_s: float = 1.0, in_r: float = 0.0) -> np.ndarray:
 
 
 def check_length(T: int) -> None:
-    """Refuse prompts that are too short to ask anything."""
+    """Refuse prompts that are too short to ask anything, and those that would be drawn for hours."""
     if T < 3:
         raise ValueError(f"T={T} leaves no room for a subject, a relation and EOS; take T >= 3")
+    if T > MOST_LENGTH:
+        raise ValueError(f"T={T} is more than {MOST_LENGTH}, the longest prompt")
 
 
 def check_distribution(weights: Sequence[float] | np.ndarray, table: FactTable) -> np.ndarray:

@@ -1,17 +1,20 @@
 """Facts into weights: the smallest transformer that recalls the share asked for, by any recipe."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from heapq import merge
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from facthold._util.errors import FactholdError, check_one_of, check_positive
+from facthold._util.memory import bytes_of, check_memory
 from facthold.construct.dimensions import smallest
 from facthold.facts.files import read_facts
-from facthold.facts.problem import SEQUENCE
+from facthold.facts.problem import MOST_NOISE, SEQUENCE, check_length
 from facthold.facts.table import FactTable
 from facthold.knowledge.model import Model
 from facthold.measure.bits import table_bits
@@ -19,7 +22,7 @@ from facthold.measure.capacity import find_smallest
 from facthold.models.judge import judge_table
 from facthold.recipes import fact_recipe, fact_recipes
 from facthold.recipes.base import FactRecipe, Made, Question, Sizing
-from facthold.train.gated import Say, Width
+from facthold.train.gated import Say, Width, dimensions
 from facthold.train.kept import Kept, fingerprint
 
 AUTO = "auto"  # 'gated' or 'values', whichever is smaller; 'train' where max_params is too few for both
@@ -31,6 +34,7 @@ PROMPTS = (
 FRESH = 1 << 16  # seeds of the prompts that judge start here, away from those of the searches
 FARTHEST, FARTHEST_TRAINED = 16, 4  # a search ends at so many times its first guess; a try of training takes minutes
 SMALL = 64  # subjects and relations of a table for which `values` may be smaller: it takes the square of their number
+SEEDS = 3  # that are tried one after another, while no model is good enough in the prompts that judge
 MOST = 1 << 26  # parameters that a search may start from: beyond, it takes hours and gigabytes. It ends at 4 times it
 
 
@@ -41,6 +45,7 @@ class Built:
     recipe: str
     recall: float  # share of prompts full of noise that are answered right, all facts as often
     smallest_margin: float
+    seed: int  # of its embeddings: a later one than was asked for, where models with that one were not good enough
     seconds: float
     bits: float
     """Bits that tell this table from others with the same answers, equally often, at this recall: no model that knows
@@ -75,10 +80,12 @@ def build(
     a fact recipe (see `fh.recipes`), or 'auto': the smaller of 'gated' and 'values', and 'train' where ``max_params``
     is too few for both. ``p`` says how often each fact is asked; by default the column p of the facts, or all alike.
     The model is then asked for every fact, in prompts of ``T`` tokens with random noise from ``n_noise`` tokens (by
-    default as many as subjects and relations). It says the token that scores best of the whole vocabulary, as in the
-    paper's equation 7; with ``variant="answers"`` it is only to be right among the answers. With ``beside``, the file
-    that the model will be written to, 'gated' keeps its tries in a hidden file next to it, and goes on from there when
-    it is started again.
+    default as many as subjects and relations). Where that shows fewer facts than the search had counted, larger models,
+    the other recipe of 'auto' and the next seeds are tried, before it is an error with all that was tried.
+
+    It says the token that scores best of the whole vocabulary, as in the paper's equation 7; with ``variant="answers"``
+    it is only to be right among the answers. With ``beside``, the file that the model will be written to, 'gated' keeps
+    its tries in a hidden file next to it, and goes on from there when it is started again.
     """
     check_one_of("recipe", recipe, [*fact_recipes(), AUTO])
     check_one_of("variant", variant, VARIANTS)
@@ -88,17 +95,77 @@ def build(
         raise ValueError(f"accuracy={accuracy} must be above 0 and at most 1")
     if max_params is not None:
         check_positive(max_params=max_params)
+    check_length(T)
     table, weights = read_facts(facts, on_conflict)
+    _check_memory(table, T, n_noise)
     start = time.perf_counter()
     kept = Kept(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed, variant=variant))
     prompts = {"n_noise": n_noise, "T": T, "p": weights if p is None else p, "variant": variant}
     wish = _Wish(table, accuracy, max_params, seed, say, kept, prompts)
-    name, made = _auto(wish) if recipe == AUTO else (recipe, _made(recipe, wish))
-    say("asking for every fact")
+    found, made = _first_that_holds(recipe, wish)
+    bits, seconds = table_bits(table, found.recall), time.perf_counter() - start
+    built = Built(found.recipe, found.recall, found.margin, found.seed, seconds, bits, made.widths, kept)
+    return Model(made.model, made.problem, built)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A model in prompts that no search has seen."""
+
+    recipe: str
+    n_params: int
+    seed: int
+    recall: float
+    margin: float
+
+    def __str__(self) -> str:
+        return f"{self.recipe} with {self.n_params} parameters and seed {self.seed}, {self.recall:.4%} recalled"
+
+
+def _first_that_holds(recipe: str, wish: _Wish) -> tuple[_Tried, Made]:
+    """The first model that recalls the share asked for: of each seed the smallest, then larger ones."""
+    tried: list[_Tried | str] = []
+    for seed in range(wish.seed, wish.seed + SEEDS):
+        now = wish if seed == wish.seed else replace(wish, seed=seed, kept=Kept())  # what is kept is of the first seed
+        try:
+            for name, made in _candidates(recipe, now, tried):
+                found = _judged(name, made, now)
+                if found.recall >= wish.accuracy:
+                    return found, made
+                tried.append(found)
+                wish.say(str(found))
+        except FactholdError as error:
+            if not any(isinstance(one, _Tried) for one in tried):  # nothing was made: no other seed would be
+                raise
+            tried.append(f"seed {seed}: {error}")
+    wish.kept.done()  # there is nothing to go on with
+    raise FactholdError(
+        f"accuracy={wish.accuracy:.4g}: no model recalls so much in prompts that its search has not seen; tried "
+        f"{'; '.join(map(str, tried))}: ask for a smaller accuracy, or take another recipe"
+    )
+
+
+def _judged(name: str, made: Made, wish: _Wish) -> _Tried:
+    wish.say("asking for every fact")
+    table, seed = wish.table, wish.seed
     verdicts = judge_table(made.model, made.problem, draws=_draws(table), seed=seed + FRESH)  # no search has seen them
     recall, margin = float(verdicts.recalled.mean()), float(verdicts.margin.min())
-    bits, seconds = table_bits(table, recall), time.perf_counter() - start
-    return Model(made.model, made.problem, Built(name, recall, margin, seconds, bits, made.widths, kept))
+    return _Tried(name, made.model.n_params, seed, recall, margin)
+
+
+def _check_memory(table: FactTable, T: int, n_noise: int | None) -> None:
+    """Refuse what does not fit: rows and codes of the facts, embeddings at the d that such a table gets, prompts."""
+    noise = n_noise or table.S + table.R
+    if noise > MOST_NOISE:
+        raise ValueError(f"n_noise={noise} is above {MOST_NOISE}; take fewer noise tokens")
+    d, _ = dimensions(table, n_noise)
+    tokens, facts = table.S + table.R + noise + table.A, float(len(table))
+    prompts = max(PROMPTS, facts) * T
+    parts = {
+        "the number of facts": bytes_of(facts=8 * facts, embeddings=float(tokens + facts) * d),
+        f"T={T}": bytes_of(prompts=prompts),
+    }
+    check_memory(f"a model of {len(table)} facts", parts)
 
 
 def _draws(table: FactTable) -> int:
@@ -106,24 +173,31 @@ def _draws(table: FactTable) -> int:
     return -(-PROMPTS // len(table))
 
 
-def _auto(wish: _Wish) -> tuple[str, Made]:
-    """The smaller of gated and, for a small table, values; where neither is small enough, training."""
-    candidates, refusals = {}, []
+def _candidates(recipe: str, wish: _Wish, tried: list[_Tried | str]) -> Iterator[tuple[str, Made]]:
+    """Models of one seed, the smallest first. By 'auto' those of gated and, for a small table, of values; where neither
+    is small enough, training. Why a recipe has none is put into ``tried``."""
+    if recipe != AUTO:
+        yield from zip(repeat(recipe), _models(recipe, wish))
+        return
+    ways, refusals = [], []
     for name in ("gated", "values") if wish.table.S + wish.table.R <= SMALL else ("gated",):
+        models = zip(repeat(name), _models(name, wish))
         try:
-            candidates[name] = _made(name, wish)
+            ways.append(chain([next(models)], models))
         except (FactholdError, ValueError) as error:  # a sum cannot hold every table
-            refusals.append(error)
-            wish.say(f"{name}: {error}")
-    if candidates:
-        return min(candidates.items(), key=lambda one: one[1].model.n_params)
-    if wish.max_params is None:
-        raise refusals[0]
-    return "train", _made("train", wish)
+            refusals.append(f"{name}: {error}")
+            wish.say(refusals[-1])
+    tried += refusals
+    if ways:
+        yield from merge(*ways, key=lambda one: one[1].model.n_params)
+    elif wish.max_params is None:
+        raise FactholdError("; ".join(refusals))
+    else:
+        yield from zip(repeat("train"), _models("train", wish))
 
 
-def _made(name: str, wish: _Wish) -> Made:
-    """The smallest model by this recipe."""
+def _models(name: str, wish: _Wish) -> Iterator[Made]:
+    """The smallest model by this recipe, and where its size is searched here, the next larger that were tried."""
     recipe = fact_recipe(name)
     if reason := recipe.refuses(wish.table):
         raise FactholdError(f"recipe={name!r} cannot hold these facts: {reason}")
@@ -132,21 +206,22 @@ def _made(name: str, wish: _Wish) -> Made:
             wish.table, accuracy=wish.accuracy, seed=wish.seed, max_params=wish.max_params, say=wish.say,
             kept=wish.kept, **wish.prompts,
         )  # fmt: skip
-        made = Made(model, problem, widths=widths)
+        models = iter([Made(model, problem, widths=widths)])
     elif recipe.sizing is None:
         raise ValueError(f"recipe={name!r} does not say how its size grows (sizing), so there is none to try")
     else:
-        made = _smallest(recipe, recipe.sizing, wish)
-    if wish.max_params is not None and (n_params := made.model.n_params) > wish.max_params:
-        raise FactholdError(
-            f"max_params={wish.max_params}: the smallest model found has {n_params} parameters; allow more, or ask for "
-            "a smaller accuracy"
-        )
-    return made
+        models = _smallest(recipe, recipe.sizing, wish)
+    for made in models:
+        if wish.max_params is not None and (n_params := made.model.n_params) > wish.max_params:
+            raise FactholdError(
+                f"max_params={wish.max_params}: the smallest model found has {n_params} parameters; allow more, or ask "
+                "for a smaller accuracy"
+            )
+        yield made
 
 
-def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Made:
-    """The model of the smallest size at which the share asked for wins by the recipe's margin."""
+def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]:
+    """The model of the smallest size at which the share asked for wins by the recipe's margin, then larger ones."""
     question = Question.of(wish.table, wish.accuracy, wish.prompts["n_noise"] or 0)
     unit, guess, ceiling = _range(recipe, sizing, wish, question)
     made: dict[int, Made] = {}
@@ -180,7 +255,7 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Made:
             + ("" if wish.max_params is None else "allow more with max_params, ")
             + "or take another recipe"
         )
-    return made[search.enough]
+    yield from (made[units] for units, share in sorted(search.probes) if share >= wish.accuracy)
 
 
 def _range(recipe: FactRecipe, sizing: Sizing, wish: _Wish, question: Question) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
-"""Edit what a model knows: another answer, a new fact, a fact forgotten. One rank-one change each, and no training.
+"""Edit what a model knows: another answer, a new fact, a fact forgotten. Each is solved for, without training.
 
-The change is made in the last linear map if no other fact is lost by it, or if it is to be ``in_place``. Else the fact
-gets a neuron of its own (or four), of rank one too, if one can be on at this fact alone. The table changes with the
+It is a change of rank one in the last linear map if no other fact is lost by that, or if it is to be ``in_place``. Else
+the fact gets a neuron of its own (or four), if one can be on at this fact alone. The table changes with the
 weights. Each change is judged on the model as it will be saved, in float32, with prompts that it was not made from.
 """
 
@@ -31,6 +31,7 @@ DRAWS, ROWS = 8, 1 << 12
 """Prompts of each fact that a change is made from, and of all facts together, where two of each are not more: a trained
 model's features depend a little on the noise."""
 OWN_DRAWS = 24  # more prompts of the edited fact: its answer has to be said in all others too
+NOTHING = "nothing"  # that was changed
 PROBES = 10  # fresh prompts in which the edited fact is asked
 SAMPLED = 1 << 13  # facts by which embeddings of a new subject are compared
 
@@ -46,7 +47,7 @@ class Report:
     before: str  # what the model said
     said: str  # what it says now, in most of the prompts
     efficacy: float  # share of fresh prompts that say the new answer; for 'forget', that do not say the old one
-    matrix: str  # what was changed: the last linear map, or a neuron of its own
+    matrix: str  # what was changed: the last linear map, neurons of its own, or NOTHING
     size: float  # Frobenius norm of the change over that of the last linear map
     rank: int  # of the change: 1, or 0 where nothing had to change
     others: int  # other facts of the table
@@ -54,17 +55,29 @@ class Report:
     unchanged: float  # share of all others with the same answer as before
     more_params: int = 0  # parameters that the model has more than before: those of a new neuron
     new: tuple[str, ...] = ()  # which names the table did not have: 'subject', 'answer'
+    neurons: int = 0  # of its own that the fact got: new ones, or ones that no fact used
 
     @property
     def answer(self) -> str:
         return " or ".join(self.answers)
 
     @property
+    def how(self) -> str:
+        """What was done to the weights, in words."""
+        if self.matrix == NOTHING:
+            return "the weights are as they were"
+        neurons = "one neuron" if self.neurons == 1 else f"{self.neurons} neurons"
+        if self.more_params:
+            return f"{neurons} added, {self.more_params} parameters more"
+        done = f"{neurons} that no fact used" if self.neurons else f"a change of rank one in {self.matrix}"
+        return f"{done}, no parameter added"
+
+    @property
     def done(self) -> bool:
         return self.efficacy == 1.0
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"answer": self.answer, "done": self.done}
+        return asdict(self) | {"answer": self.answer, "done": self.done, "how": self.how}
 
 
 def changed(
@@ -85,7 +98,7 @@ def changed(
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
     said = _mostly(asked, _probed(asked, row))
 
-    def tried(model: Transformer, matrix: str, size: float) -> Model:
+    def tried(model: Transformer, matrix: str, size: float, neurons: int = 0) -> Model:
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
         now = Model(model, after)
         probes, verdicts = _probed(now, row), judge_table(model, after, seed=FRESH)
@@ -95,12 +108,12 @@ def changed(
             kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in named),
             said, _mostly(now, probes), float(hits.mean()), matrix, size, int(size > 0),
             int(others.sum()), _mean(verdicts.recalled[right]), _mean((verdicts.said == before.said)[others]),
-            model.n_params - known.n_params, new,
+            model.n_params - known.n_params, new, neurons,
         )  # fmt: skip
         return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 
     if kind == "edit" and _probed(start, row).recalled.all():
-        return tried(known.model, "nothing", 0.0)
+        return tried(known.model, NOTHING, 0.0)
     change = rank_one(seen, wins, *pairs, draws=draws)
     M = jnp.asarray(seen.M + np.outer(change.k, change.delta), jnp.float32)
     shape = known.model.W_O.shape if known.model.mlp is None else M.shape
@@ -114,8 +127,10 @@ def changed(
     return max((first, second), key=lambda e: (e.report.done, e.report.specificity))
 
 
-def _own_neuron(model: Transformer, seen: Seen, wins: int, before: Verdicts) -> tuple[Transformer, str, float] | None:
-    """The model with a neuron for the edited prompts, what that is called, and its size; None where there is none."""
+def _own_neuron(
+    model: Transformer, seen: Seen, wins: int, before: Verdicts
+) -> tuple[Transformer, str, float, int] | None:
+    """The model with neurons for the edited prompts, their name, size and number; None where none can be."""
     if model.mlp is not None and not isinstance(model.mlp.sigma, ReLU):
         return None  # no other activation is silent
     own = bump(seen.x, seen.edited, np.setdiff1d(np.arange(len(seen.x)), seen.edited))
@@ -126,8 +141,8 @@ def _own_neuron(model: Transformer, seen: Seen, wins: int, before: Verdicts) -> 
     k, idle = len(own.b), np.flatnonzero(seen.silent)
     place = None if model.mlp is None or len(idle) < k else idle[:k]
     size = float(np.linalg.norm(np.outer(own.signs, v))) / max(float(np.linalg.norm(seen.M)), 1e-300)
-    name = f"{'new' if place is None else 'idle'} neuron" + ("" if k == 1 else f"s, {k}")
-    return with_bump(model, own, v, place), name, size
+    name = f"{'new' if place is None else 'idle'} neuron" + ("" if k == 1 else "s")
+    return with_bump(model, own, v, place), name, size, k
 
 
 def _probed(known: Model, row: int) -> Verdicts:

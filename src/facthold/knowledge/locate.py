@@ -24,6 +24,7 @@ from facthold.models.judge import NONE, Verdicts, joined, judge_outputs
 
 DIRECT, MLP = "direct path", "MLP"
 NEURONS = 5  # neurons that are named
+NAMED = 3  # heads that a sentence names
 
 PerHead = Float[np.ndarray, "n H"]
 PerComponent = Float[np.ndarray, "n C"]
@@ -47,18 +48,12 @@ class Located:
 
     @cached_property
     def order(self) -> Int[np.ndarray, "n C"]:
-        """The components of each fact: first the largest term of direct + mlp, then the others by all that they add.
+        """The components of each fact: first those without which its margin falls most.
 
-        The direct path is no term of its own, and through the MLP a head may add more than the whole margin, which
-        other heads take back: so the first is named by the sum that counts nothing twice.
+        Not by what they add: through the MLP one head may add more than the whole margin, which others take back, and
+        one that adds nothing may still hold the gates that the rest goes through.
         """
-        H, by = self.direct.shape[1], self.contributions.copy()
-        terms = np.full(by.shape, -np.inf)
-        terms[:, :H] = self.direct
-        if by.shape[1] > H:
-            terms[:, -1] = self.mlp
-        by[np.arange(len(by)), terms.argmax(axis=1)] = np.inf
-        return np.argsort(-by, axis=1, kind="stable")
+        return np.lexsort((-np.abs(self.contributions), self.ablated), axis=1)
 
     def changed_by_rank(self) -> Float[np.ndarray, " C"]:
         """How often the answer changes without the component that is named first, second, ..."""
@@ -99,19 +94,50 @@ class Part:
 
 @dataclass(frozen=True)
 class Location:
-    """One fact, taken apart: its components in order of their contribution."""
+    """One fact, taken apart: its components in the order of how far the margin falls without them."""
 
     subject: str
     relation: str
     answer: str
     rival: str
     margin: float
-    bias: float
+    direct: float  # all that heads add directly
+    mlp: float  # the MLP's part; with ``direct`` it is the margin
+    bias: float  # what the MLP's bias adds to its part
     parts: tuple[Part, ...]
     neurons: tuple[tuple[int, float], ...]  # the neurons with the largest parts of the margin
 
+    @property
+    def heads(self) -> tuple[Part, ...]:
+        """The parts whose contributions, with the bias, add up to the margin."""
+        return tuple(part for part in self.parts if part.direct is not None)
+
+    @property
+    def unsplit(self) -> tuple[str, float]:
+        """What is in no head's part, with its name: the MLP's bias; all of an MLP whose activation is no ReLU."""
+        if self.mlp and not self.bias and not any(part.through for part in self.heads):
+            return "MLP, all heads together", self.mlp
+        return "bias of the MLP", self.bias
+
+    @property
+    def sentence(self) -> str:
+        """Where the fact is held, in words."""
+        needed = [part.name for part in self.heads if part.changed]
+        more = f" and {len(needed) - NAMED} more" if len(needed) > NAMED else ""
+        named = ("any one of " if len(needed) > 1 else "") + ", ".join(needed[:NAMED]) + more
+        without = f"without {named} the answer is another" if needed else "no head alone is needed for the answer"
+        if self.margin <= 0:
+            return f"It is not held: {self.rival} is ahead of the answer; {without}."
+        if len(self.heads) == len(self.parts):
+            return f"The heads hold it, as there is no MLP; {without}."
+        first, other = ("MLP holds", "heads directly") if self.mlp >= self.direct else ("heads directly hold", "MLP")
+        most, least = max(self.mlp, self.direct), min(self.mlp, self.direct)
+        against = f"against {-least:.4g} by the {other}" if least < 0 else f"the {other} {least / self.margin:.0%}"
+        share = f"{most:.4g}" if least < 0 else f"{most / self.margin:.0%} of the margin"
+        return f"The {first} {share}, {against}; {without}."
+
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"sentence": self.sentence}
 
 
 def locate_all(known: Model, *, seed: int = 0, say: Callable[[str], None] = lambda news: None) -> Located:
@@ -151,7 +177,8 @@ def locate(known: Model, subject: Name, relation: Name, *, seed: int = 0) -> Loc
     ]
     return Location(
         subjects[s[0]], relations[r[0]], answers[found.right[0]], known.output_name(int(found.rival[0])),
-        float(found.margin[0]), float(found.bias[0]), tuple(parts), tuple((int(i), float(by_neuron[i])) for i in top),
+        margin=float(found.margin[0]), direct=float(found.direct[0].sum()), mlp=float(found.mlp[0]),
+        bias=float(found.bias[0]), parts=tuple(parts), neurons=tuple((int(i), float(by_neuron[i])) for i in top),
     )  # fmt: skip
 
 

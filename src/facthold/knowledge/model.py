@@ -1,7 +1,7 @@
 """A model with its facts, as a person meets it: built or loaded, asked, edited, looked into and saved."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,17 @@ class Guess:
 
 
 @dataclass(frozen=True)
+class Stands:
+    """How one right answer stands among all that a model might say."""
+
+    name: str
+    probability: float
+    margin: float  # its score minus that of the best wrong output; below 0, a wrong one is ahead of it
+    rank: int  # among all outputs, 1 for the one that is said
+    among_first: bool  # whether it is among the first k, k the number of right answers
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a model says to one question."""
 
@@ -50,6 +61,7 @@ class Answer:
     probability: float  # of what is said, by the softmax over all outputs
     runners_up: tuple[Guess, ...]  # the next answers; none where many questions are asked at once
     n_noise: int  # noise tokens in the prompt
+    all: tuple[Stands, ...] = ()  # every right answer, the best first; none where many questions are asked at once
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"in_table": self.right is not None}
@@ -62,7 +74,7 @@ class Model:
         model = fh.build("countries.csv")
         model.ask("France", "capital").answer                # 'Paris'
         model = model.edit("France", "capital", "Lyon")      # a new model; model.report says what it cost
-        model.locate("France", "capital").parts[0].name      # 'MLP'
+        model.locate("France", "capital").sentence           # which parts of it hold the fact
         model.save("countries.safetensors")
 
     Asking, editing and locating are NumPy in float64: nothing is compiled.
@@ -81,6 +93,11 @@ class Model:
     def n_params(self) -> int:
         """Parameters as the paper counts them: 4 H d d_h + 2 m d, embeddings left out."""
         return self.model.n_params
+
+    @property
+    def n_embeddings(self) -> int:
+        """Numbers in the embeddings of all tokens, which stand beside the parameters."""
+        return self.problem.n_embeddings
 
     @cached_property
     def recall(self) -> float:
@@ -103,7 +120,8 @@ class Model:
     def __repr__(self) -> str:
         m, table = self.model, self.table
         sizes = f"{m.n_params} parameters (d={m.d}, H={m.H}, d_h={m.d_h}, m={m.m})"
-        return f"Model({len(table)} facts of {table.S} subjects and {table.R} relations in {sizes})"
+        facts = f"{len(table)} facts of {table.S} subjects and {table.R} relations"
+        return f"Model({facts} in {sizes}, beside {self.n_embeddings} numbers of embeddings)"
 
     def ask(self, subject: Name, relation: Name, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
         """The answer to (subject, relation) in a prompt with ``noise`` noise tokens (None: as long as T)."""
@@ -176,12 +194,13 @@ class Model:
         return knowledge.edit.changed(self, self.problem, row, int(rival), "forget", tuple(answers.tolist()), in_place)
 
     def locate(self, subject: Name, relation: Name, *, seed: int = 0) -> "Location":
-        """Which heads and neurons hold a fact, and what is said without them: ``.parts``, the first of them first."""
+        """Which heads and neurons hold a fact: ``.sentence`` in words, ``.parts`` by how much is lost without each."""
         return knowledge.locate.locate(self, subject, relation, seed=seed)
 
-    def save(self, path: str | Path) -> Path:
-        """Write it with its facts, as safetensors; `load` reads it again."""
-        return save_model(path, self.model, self.problem)
+    def save(self, path: str | Path, *, redraw: bool | None = None) -> Path:
+        """Write it with its facts, as safetensors; `load` reads it again. With ``redraw`` random embeddings are left
+        out, and drawn again when it is read; by default that is so if they came from a file without them."""
+        return save_model(path, self.model, self.problem, redraw=redraw)
 
     def output_name(self, output: int) -> str:
         """What a row of U is called: an answer by its name, another token with its kind."""
@@ -219,7 +238,18 @@ class Model:
         scores = self.forward.U.astype(np.float64) @ states.F[0]
         best, p = np.argsort(-scores, kind="stable")[:top], softmax(scores)
         others = tuple(Guess(self.output_name(int(i)), float(p[i])) for i in best[1:])
-        return self._answer(s[0], r[0], row[0], best[0], margin, p[best[0]], others, len(tokens) - 3)
+        answer = self._answer(s[0], r[0], row[0], best[0], margin, p[best[0]], others, len(tokens) - 3)
+        return replace(answer, all=self._stands(int(row[0]), scores, p))
+
+    def _stands(self, row: int, scores: Float[np.ndarray, " M"], p: Float[np.ndarray, " M"]) -> tuple[Stands, ...]:
+        """Every right answer of a row of the table, the best first."""
+        right = [] if row == NONE else list(self.table.right(row))
+        wrong = np.delete(scores, right).max(initial=-np.inf)
+        ranks = {a: 1 + int((scores > scores[a]).sum()) for a in right}
+        return tuple(
+            Stands(self.output_name(a), float(p[a]), float(scores[a] - wrong), ranks[a], ranks[a] <= len(right))
+            for a in sorted(right, key=lambda a: -scores[a])
+        )
 
     def _answer(self, s: Any, r: Any, row: Any, said: Any, margin: Any, p: Any, others: tuple, n_noise: int) -> Answer:
         subjects, relations, answers = self.names

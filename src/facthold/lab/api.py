@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from facthold._util.commands import command
 from facthold._util.errors import FactholdError, MissingPackage
 from facthold.lab import registry, style
-from facthold.lab.cells import Cell
+from facthold.lab.cells import Cell, check_cells
 from facthold.lab.claim import Claim, Judged
 from facthold.lab.figure import Figure
 from facthold.lab.places import Place
@@ -39,6 +40,10 @@ class Drawn:
     missing: int = 0  # cells that are not stored, where nothing was to be computed
     seconds: float = 0.0
 
+    def command(self, **options: Any) -> str:
+        """What makes it again, with these options: where it is stored, and whether to draw what is stored alone."""
+        return command("figure", self.figure.name, preset=self.preset.removesuffix("-changed"), **options)
+
     def plot(self) -> "style.Canvas":
         """The picture, as a Matplotlib figure."""
         return self.figure.plot(self.rows)
@@ -62,13 +67,16 @@ def run_figure(
     """
     start, figure = time.perf_counter(), registry.figure(name)
     cells = figure_cells(figure, preset, changes)
-    with opened(store, create=compute) as kept:
+    with opened(store, create=compute, cells=cells) as kept:
         if compute:
             rows = run_cells(cells, kept, listener, place=place, title=name)
         else:
             rows = kept.rows(keys=[cell.key for cell in cells])
             if not rows:
-                raise FactholdError(f"nothing of {name} at preset {preset} is stored in {kept.path}; compute it first")
+                again = command("figure", name, preset=preset, store=kept.path)
+                raise FactholdError(
+                    f"nothing of {name} at preset {preset} is stored in {kept.path}; compute it first: {again}"
+                )
     label = f"{preset}-changed" if changes else preset  # sizes of one's own do not overwrite the preset's picture
     files = () if out is None else figure.save(rows, Path(out), label)
     notes = [*figure.says(rows), *_broken(cells, rows)]
@@ -84,7 +92,7 @@ def verify(
     not stored are computed first; with ``compute=False`` a claim that lacks some was 'not run'."""
     wanted = [registry.claim(id) for id in ids] if ids else list(claims().values())
     cells = [cell for claim in wanted for cell in claim.cells(preset)]
-    with opened(store, create=compute) as kept:
+    with opened(store, create=compute, cells=cells) as kept:
         if compute:
             run_cells(cells, kept, listener, place=place, title="claims")
         return [_judged(claim, preset, kept) for claim in wanted]
@@ -104,22 +112,28 @@ class Reproduced:
 def reproduce(
     *names: str, preset: str = "quick", changes: Mapping[str, Changes] | None = None, out: str | Path,
     store: AnyStore = None, place: Place | None = None, listener: Listener | None = None, figures_only: bool = False,
-    arguments: str = "",
+    judge: Sequence[str] | None = None, options: Changes | None = None,
 ) -> Reproduced:  # fmt: skip
-    """Figures (all, or these), every claim, and one page: ``fh.reproduce("fig6", preset="smoke", out="out").page``. It
-    shows ``arguments`` with its commands."""
+    """Figures (all, or these), claims, and one page: ``fh.reproduce("fig6", preset="smoke", out="out").page``.
+
+    Claims are those that ``judge`` names; else every one where all figures are made, or those that share cells with the
+    figures that are named, or none with ``figures_only``. The commands on the page have these ``options`` of the
+    command line (default: the store and the folder).
+    """
     start, changes = time.perf_counter(), changes or {}
     wanted, left_out = figures_for(names, preset, changes)
+    asked = claims_for(names, preset, changes, figures_only, judge)
     # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
-    cells = all_cells(wanted, preset, changes, figures_only)
-    with opened(store) as kept:
+    cells = all_cells(wanted, asked, preset, changes)
+    with opened(store, cells=cells) as kept:
         run_cells(cells, kept, listener, place=place, title="figures and claims")
         drawn = [
             run_figure(f.name, preset, changes=changes.get(f.name), store=kept, out=out, compute=False) for f in wanted
         ]
-        judged = [_judged(claim, preset, kept) for claim in claims().values()]
+        judged = [_judged(claim, preset, kept) for claim in asked]
+        options = {"store": kept.path, "output": out} if options is None else options
     about, claimed = provenance(time.perf_counter() - start), [claim.as_json() for claim in judged]
-    page = write_report(Path(out) / "report.html", drawn, claimed, about, arguments)
+    page = write_report(Path(out) / "report.html", drawn, claimed, about, options)
     numbers = write_results(Path(out) / "results.json", drawn, claimed, about, preset)
     return Reproduced(drawn, judged, page, numbers, left_out)
 
@@ -146,13 +160,26 @@ def figures_for(
     return possible, left_out
 
 
+def claims_for(
+    names: Sequence[str], preset: str, changes: Mapping[str, Changes], figures_only: bool = False,
+    judge: Sequence[str] | None = None,
+) -> list[Claim]:  # fmt: skip
+    """The claims that are asked for along with the figures of these names; see `reproduce`."""
+    if judge is not None:
+        return [registry.claim(id) for id in dict.fromkeys(judge)]
+    if figures_only or not names:
+        return [] if figures_only else list(claims().values())
+    figures, _ = figures_for(names, preset, changes)
+    drawn = {cell.key for cell in all_cells(figures, (), preset, changes)}
+    return [claim for claim in claims().values() if drawn & {cell.key for cell in claim.cells(preset)}]
+
+
 def all_cells(
-    figures: Sequence[Figure], preset: str, changes: Mapping[str, Changes], figures_only: bool = False
+    figures: Sequence[Figure], claims: Sequence[Claim], preset: str, changes: Mapping[str, Changes]
 ) -> list[Cell]:
-    """The cells of these figures, and of every claim."""
+    """The cells of these figures and claims."""
     cells = [cell for f in figures for cell in figure_cells(f, preset, changes.get(f.name))]
-    judged = () if figures_only else claims().values()
-    return cells + [cell for claim in judged for cell in claim.cells(preset)]
+    return cells + [cell for claim in claims for cell in claim.cells(preset)]
 
 
 def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
@@ -163,11 +190,13 @@ def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) ->
 
 
 @contextmanager
-def opened(store: AnyStore, *, create: bool = True) -> Iterator[Store]:
-    """The store; one that was opened here is closed here."""
+def opened(store: AnyStore, *, create: bool = True, cells: Sequence[Cell] = ()) -> Iterator[Store]:
+    """The store; one that was opened here is closed here. None is made for ``cells`` that cannot run."""
     if isinstance(store, Store):
         yield store
     else:
+        if create and not Path(store or default_store_path()).exists():
+            check_cells(cells)
         with Store(store or default_store_path(), create=create) as kept:
             yield kept
 
@@ -175,7 +204,7 @@ def opened(store: AnyStore, *, create: bool = True) -> Iterator[Store]:
 def _judged(claim: Claim, preset: str, store: Store) -> Judged:
     keys = {cell.key for cell in claim.cells(preset)}
     rows = store.rows(keys=list(keys))
-    return claim.report(rows if len(rows) == len(keys) else None)
+    return claim.report(rows if len(rows) == len(keys) else None, preset)
 
 
 def _broken(cells: Sequence[Cell], rows: Rows) -> list[str]:

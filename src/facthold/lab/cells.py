@@ -8,9 +8,10 @@ import dataclasses
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from facthold._util.memory import Parts, bytes_of, check_memory
 from facthold.facts.problem import seeded_table
 from facthold.facts.table import FactTable
 from facthold.lab.accounts import Account
@@ -54,6 +55,11 @@ class Cell(ABC):
         return 1.0
 
     @property
+    def needed(self) -> Parts:
+        """Bytes that it takes at once, by the fields that they grow with, as far as it is known before it runs."""
+        return {}
+
+    @property
     def shape(self) -> str | None:
         """The kind of model, such as 'alpha=1 beta=4 H=8': capacities are shown by it. None: not shown."""
         return None
@@ -73,8 +79,7 @@ class Cell(ABC):
     @property
     def key(self) -> str:
         """The hash that the store keeps this cell under."""
-        text = json.dumps([self.kind, self.version, self.spec], sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return key_of(self.kind, self.version, self.spec)
 
     def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
         """The models of a result with the bits that they used, for the counting bound; or why it has none."""
@@ -93,9 +98,29 @@ class TableCell(Cell):
     def n_facts(self) -> int:
         return self.S * self.R
 
+    @property
+    def needed(self) -> Parts:
+        d = getattr(self, "d", 1)
+        return {
+            f"S={self.S}": bytes_of(facts=float(self.S) * self.R, embeddings=2.0 * (self.S + self.R) * d),
+            f"D={self.D}": bytes_of(embeddings=float(self.R) * self.D * d), f"d={d}": bytes_of(weights=float(d) * d),
+        }  # fmt: skip
+
     def facts(self, seed: int, kind: str = "random") -> FactTable:
         """The table of this seed."""
         return seeded_table(kind, self.S, self.R, self.D, seed)
+
+
+def key_of(kind: str, version: int, spec: Mapping[str, Any]) -> str:
+    """The key of the cell with this spec: a hash, by which a store also sees that a row is what it says."""
+    text = json.dumps([kind, version, spec], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def check_cells(cells: Iterable[Cell]) -> None:
+    """Refuse cells that would not fit in memory, before the first of them runs."""
+    for cell in cells:
+        check_memory(cell.label, cell.needed)
 
 
 def cell_of(kind: str, spec: Mapping[str, Any]) -> Cell:

@@ -1,19 +1,20 @@
 """One way to state a claim: where it stands, what it predicts, which cells measure it, and who judges their rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from facthold._util.errors import check_one_of
 from facthold.lab.cells import Cell
-from facthold.lab.figure import PRESETS, Values
+from facthold.lab.figure import PRESETS, SMOKE, Values
 
-Verdict = Literal["holds", "drifts", "not decided", "fails", "not run"]
+Verdict = Literal["holds", "drifts", "not decided", "fails", "runs", "not run"]
 MEANINGS: Mapping[Verdict, str] = {
     "holds": "the interval contains what is stated, and nothing beyond the tolerance that is stated with it",
     "drifts": "holds at these sizes: within the tolerance, but measurably off what is stated, by what is given",
     "not decided": "the interval reaches beyond the tolerance: more seeds or sizes would tell",
     "fails": "the interval excludes what is stated, tolerance and all",
+    "runs": "everything ran, which decides nothing: the sizes of preset smoke are too small for a verdict",
     "not run": "some cells are not stored",
 }
 """From the best to the worst. A wider interval never turns what fails or is not decided into what holds or drifts."""
@@ -83,6 +84,8 @@ class Claim:
     judge: Callable[[Sequence[Values]], Judgement]
     changed: str = ""
     """What of its law, its sizes or its tolerances was changed after results had been seen, and why."""
+    at_any_size: str = ""
+    """Why preset smoke, too, decides it: an identity, a bound, an exact moment. Nothing said: it only runs there."""
 
     def __post_init__(self) -> None:
         """A preset that does not exist is refused for every claim alike."""
@@ -94,11 +97,17 @@ class Claim:
 
         object.__setattr__(self, "cells", checked)
 
-    def report(self, rows: Sequence[Values] | None) -> "Judged":
-        """The verdict on these rows; without rows it was not run."""
+    def decided_at(self, preset: str) -> bool:
+        """Whether the sizes of a preset can support a verdict."""
+        return preset != SMOKE or bool(self.at_any_size)
+
+    def report(self, rows: Sequence[Values] | None, preset: str) -> "Judged":
+        """The verdict on these rows of a preset; without rows it was not run."""
         if rows is None:
             return Judged(self.id, self.place, self.statement, self.changed)
-        return Judged(self.id, self.place, self.statement, self.changed, **vars(self.judge(rows)))
+        found = vars(self.judge(rows))
+        judged = Judged(self.id, self.place, self.statement, self.changed, **found, judgement=found["verdict"])
+        return judged if self.decided_at(preset) else replace(judged, verdict="runs")
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,7 @@ class Judged:
     verdict: Verdict = "not run"
     drift: str = ""
     next: str = ""
+    judgement: Verdict = "not run"  # what the rows say by themselves, also where their sizes support no verdict
 
     @property
     def holds(self) -> bool:

@@ -8,20 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any
 
 from facthold._util.errors import FactholdError, optional
 from facthold.lab import probe
 from facthold.lab.cells import Cell
-from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
+from facthold.lab.places import RETRIES, WAIT, Finished, Line, Moment, Parcel, Place, Running, given_up
 
 COUNT_EVERY = 5.0  # seconds after which the cores of the cluster are counted again: nodes come and go
 PATIENCE = 20.0  # seconds without a head after which the run ends. Ray itself would abort this process after 60.
 
 
-class RayCluster(OneLaneEach):
+class RayCluster(Place):
     """The cluster whose head is at ``address`` ('host:port', or 'auto' for the one on this machine)."""
 
     label = "a Ray cluster"
@@ -62,17 +61,20 @@ class RayCluster(OneLaneEach):
             self._ours = False
             self._ray.shutdown()
 
-    def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
+    def compute(self, line: Line) -> Generator[Moment, None, None]:
         task = self._ray.remote(num_cpus=1, max_retries=RETRIES)(Parcel.run)
-        todo, lost, why = deque(cells), list[Cell](), ""
+        lost, why = list[Cell](), ""
         running: dict[Any, Running] = {}  # by the reference of its task
         try:
-            while todo or running:
+            while line or running:
                 self._count()
-                while todo and len(running) <= self.lanes:  # one waits, so that no core does
-                    cell = todo.popleft()
+                for cell in line.take(self.lanes + 1 - len(running)):  # one waits, so that no core does
                     running[task.remote(Parcel.of(cell))] = Running(cell, time.time())
-                done, _ = self._ray.wait(list(running), timeout=WAIT)
+                done: list[Any] = []
+                if running:
+                    done, _ = self._ray.wait(list(running), timeout=WAIT)
+                else:
+                    time.sleep(WAIT)
                 finished: list[Finished] = []
                 error: BaseException | None = None
                 for ref in done:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from facthold._util.errors import optional
-from facthold._util.files import as_csv, writing
+from facthold._util.files import PARQUET, as_csv, table_of, writing
 from facthold.lab.provenance import Provenance
 from facthold.lab.store import Row, to_json
 
@@ -18,7 +18,7 @@ def to_csv(rows: Sequence[Row], to: str | Path | TextIO) -> None:
     if not isinstance(to, str | Path):
         to.write(text)
         return
-    with writing(to) as stream:
+    with writing(to, table_of(list(table))) as stream:
         stream.write(text.encode())
 
 
@@ -31,7 +31,7 @@ def to_parquet(rows: Sequence[Row], path: str | Path) -> None:
         kind = common_type(values)
         texts = values if kind in types else [None if v is None else _cell_text(v) for v in values]
         arrays[name] = pa.array(texts, types.get(kind, pa.string()))
-    with writing(path) as stream:
+    with writing(path, PARQUET) as stream:
         pq.write_table(pa.table(arrays), stream)
 
 

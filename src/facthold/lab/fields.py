@@ -51,7 +51,7 @@ class Each:
         if not value:
             raise ValueError(f"{name} is empty; give one or more")
         for one in value:
-            for rule in _rules(self.of):
+            for rule in rules_of(self.of):
                 rule.check(name, one)
 
 
@@ -60,6 +60,8 @@ Count = Annotated[int, Between(least=1)]
 Whole = Annotated[int, Between(least=0)]  # 0 mostly means: none, or left to somebody else
 Share = Annotated[float, Between(low=0, most=1)]
 Positive = Annotated[float, Between(low=0)]
+Tolerance = Annotated[float, Between(least=0, most=1)]  # relative width of a bracket: above 1 it says nothing
+Repeats = Annotated[int, Between(least=1, most=1000)]  # a number of seeds: each is a whole piece of work
 Seeds = Annotated[tuple[int, ...], Each()]
 Counts = Annotated[tuple[int, ...], Each(Count)]
 Shares = Annotated[tuple[float, ...], Each(Share)]
@@ -77,11 +79,12 @@ def check_fields(instance: Any) -> None:
 @cache
 def _checked(cls: Any) -> dict[str, list[Rule]]:
     hints = get_type_hints(cls, include_extras=True)
-    return {field.name: list(_rules(hints[field.name])) for field in fields(cls)}
+    return {field.name: list(rules_of(hints[field.name])) for field in fields(cls)}
 
 
-def _rules(hint: Any) -> Iterator[Rule]:
+def rules_of(hint: Any) -> Iterator[Rule]:
+    """What a type says of its values."""
     if get_origin(hint) in (types.UnionType, Union):
         for part in get_args(hint):
-            yield from _rules(part)
+            yield from rules_of(part)
     yield from (rule for rule in getattr(hint, "__metadata__", ()) if hasattr(rule, "check"))

@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from facthold._util.errors import FactholdError, find, unknown
+from facthold._util.errors import FactholdError, check_number, find, unknown
+from facthold._util.files import PNG, SVG, writing
+from facthold.facts.formats import shorten
 from facthold.lab import style
 from facthold.lab.cells import Cell
 from facthold.lab.fields import check_fields
 from facthold.measure.scaling import Fit
 
-PRESETS = ("smoke", "quick", "paper")
+SMOKE = "smoke"  # shows that everything runs, and decides nothing
+PRESETS = (SMOKE, "quick", "paper")
 
 Values = Mapping[str, Any]  # a row as figures read it: the fields of the cell's spec and of its result, by name
 
@@ -46,14 +49,18 @@ class Figure:
         return grid
 
     def save(self, rows: Sequence[Values], folder: Path, preset: str) -> list[Path]:
-        """Draw the rows as PNG and SVG."""
+        """Draw the rows as PNG and SVG: the same bytes each time."""
+        from matplotlib import rc_context
+
         canvas = self.plot(rows)
         files = [folder / f"{self.name}-{preset}.{ending}" for ending in ("png", "svg")]
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for file in files:
-                undated = {"Date": None} if file.suffix == ".svg" else {}
-                canvas.savefig(file, dpi=160, bbox_inches="tight", metadata=undated)
+            folder.mkdir(exist_ok=True)  # a folder in one that is not there may be mistyped
+            for file, kind in zip(files, (PNG, SVG), strict=True):
+                ending = file.suffix.removeprefix(".")
+                undated = {"Date": None} if kind == SVG else {}
+                with writing(file, kind) as stream, rc_context({"svg.hashsalt": self.name}):
+                    canvas.savefig(stream, format=ending, dpi=160, bbox_inches="tight", metadata=undated)
         except OSError as error:
             raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}") from error
         return files
@@ -64,10 +71,12 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise FactholdError(f"{name} in the config must be a list, not {value!r}")
+            raise FactholdError(f"{name} in the config must be a list, not {shorten(repr(value))}")
+        if not value:
+            raise FactholdError(f"{name} is empty; give one or more")
         inner = [args[0]] * len(value) if args[-1] is Ellipsis else args
         if len(inner) != len(value):
-            raise FactholdError(f"{name} in the config: {value!r} must hold {len(inner)} values")
+            raise FactholdError(f"{name} in the config: {shorten(repr(value))} must hold {len(inner)} values")
         return tuple(_typed(name, v, h) for v, h in zip(value, inner, strict=True))
     if origin is types.UnionType:
         hint = args
@@ -75,5 +84,6 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         hint = (int, float)
     if not isinstance(value, hint) or isinstance(value, bool):
         wanted = getattr(hint, "__name__", "number")
-        raise FactholdError(f"{name} in the config must be {wanted}, not {value!r}")
+        raise FactholdError(f"{name} in the config must be {wanted}, not {shorten(repr(value))}")
+    check_number(f"{name} in the config", value)
     return value

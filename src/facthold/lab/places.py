@@ -4,8 +4,9 @@ import importlib
 import pickle
 import time
 from abc import abstractmethod
-from collections.abc import Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -48,6 +49,21 @@ class Moment(NamedTuple):
     running: Sequence[Running]
 
 
+class Line:
+    """The cells that a place is to compute, in their order."""
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self._cells = deque(cells)
+
+    def __len__(self) -> int:
+        """How many there are still to come."""
+        return len(self._cells)
+
+    def take(self, most: int) -> list[Cell]:
+        """Up to so many of them, to be started now. There may be none for the moment, though there are more to come."""
+        return [self._cells.popleft() for _ in range(min(most, len(self._cells)))]
+
+
 class Place(AbstractContextManager["Place"]):
     """Where cells run; the driver stores. It is entered before it computes; once it is left, nothing of it runs on."""
 
@@ -59,13 +75,22 @@ class Place(AbstractContextManager["Place"]):
         """How many cores compute."""
 
     @abstractmethod
-    def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
-        """Compute ``cells``, started in their order; a moment at least every `WAIT` seconds. The first exception of a
-        cell ends it, after what is finished was told. Closing it ends it too."""
+    def compute(self, line: Line) -> Generator[Moment, None, None]:
+        """Compute the cells of ``line``, taken when they can be started; a moment at least every `WAIT` seconds. The
+        first exception of a cell ends it, after what is finished was told. Closing it ends it too."""
 
-    def estimate(self, cells: Sequence[Cell]) -> float:
-        """Seconds that ``cells`` will take here, if their costs are right."""
-        return sum(cell.cost for cell in cells) / self.lanes
+    @property
+    def at_once(self) -> int:
+        """How many cells run at a time: they share the lanes."""
+        return self.lanes
+
+    def share(self, cells: int) -> float:
+        """Of a lane that each of so many cells has while it runs."""
+        return min(1.0, self.lanes / max(1, min(self.at_once, cells)))
+
+    def estimate(self, seconds: Sequence[float]) -> float:
+        """Seconds that cells will take here, of which each takes so long on one lane: no less than the largest."""
+        return max([sum(seconds) / self.lanes, *seconds])
 
     def __exit__(self, *_: object) -> None:
         """Most places have nothing to give back."""
@@ -81,7 +106,11 @@ class InProcess(Place):
     def lanes(self) -> int:
         return len(shared_lanes())
 
-    def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
+    @property
+    def at_once(self) -> int:
+        return self.lanes + 1
+
+    def compute(self, line: Line) -> Generator[Moment, None, None]:
         lanes = shared_lanes()
         running: dict[str, Running] = {}
 
@@ -94,10 +123,14 @@ class InProcess(Place):
 
         for name in COMPUTING:  # before threads do: two that import a package at once may meet half of it
             importlib.import_module(name)
-        pool = ThreadPoolExecutor(len(lanes) + 1, thread_name_prefix="cell")
+        pool = ThreadPoolExecutor(self.at_once, thread_name_prefix="cell")
+        waiting: set[Future[Finished]] = set()
         try:
-            waiting = {pool.submit(work, cell) for cell in cells}
-            while waiting:
+            while line or waiting:
+                # one more waits, so that no lane does
+                waiting |= {pool.submit(work, cell) for cell in line.take(self.at_once + 1 - len(waiting))}
+                if not waiting:
+                    time.sleep(WAIT)
                 done, waiting = wait(waiting, timeout=WAIT, return_when=FIRST_COMPLETED)
                 yield Moment([one.result() for one in done if not one.exception()], list(running.values()))
                 for one in done:
@@ -107,14 +140,6 @@ class InProcess(Place):
             raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-
-class OneLaneEach(Place):
-    """A place where a cell runs in a process of its own, which has one lane."""
-
-    def estimate(self, cells: Sequence[Cell]) -> float:
-        """As everywhere; but no sweep is shorter than its longest cell."""
-        return max([super().estimate(cells), *(cell.cost for cell in cells)])
 
 
 def finish(cell: Cell) -> Finished:

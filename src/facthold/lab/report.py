@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError
-from facthold._util.files import writing
+from facthold._util.files import JSON, PAGE, writing
 from facthold.lab.claim import MEANINGS
 from facthold.lab.provenance import Provenance
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from facthold.lab.api import Drawn
 
 TITLE = "facthold: factual recall in transformers"
-COLOURS = {"holds": "good", "drifts": "drift", "not decided": "open", "fails": "bad", "not run": "open"}
+COLOURS = {"holds": "good", "drifts": "drift", "not decided": "open", "fails": "bad", "runs": "open", "not run": "open"}
 MARKS = {"good": "✓", "drift": "↘", "bad": "✗", "open": "○"}
 NOTHING = "–"
 CLAIM = ("id", "place", "statement", "predicted", "measured", "error", "drift", "next", "changed", "verdict")
@@ -26,11 +27,11 @@ FIT = ("name", "slope", "constant", "interval", "n")  # columns of claims and of
 
 def write_report(
     path: str | Path, drawn: "Sequence[Drawn]", claims: Sequence[Mapping[str, Any]], provenance: Provenance,
-    arguments: str = "",
+    options: Mapping[str, Any] | None = None,
 ) -> Path:  # fmt: skip
-    """Write the page and return its path; ``arguments`` are shown with the figures' commands."""
-    page = render([figure_section(one, arguments) for one in drawn], claims, provenance)
-    with writing(path) as stream:
+    """Write the page and return its path; the figures' commands have these ``options``, such as the store."""
+    page = render([figure_section(one, options) for one in drawn], claims, provenance)
+    with writing(path, PAGE) as stream:
         stream.write(page.encode())
     return Path(path)
 
@@ -43,22 +44,21 @@ def write_results(
         "preset": preset, "provenance": dataclasses.asdict(provenance), "claims": list(claims),
         "figures": [one.as_json() | {"files": [file.name for file in one.files]} for one in drawn],
     }  # fmt: skip
-    with writing(path) as stream:
+    with writing(path, JSON) as stream:
         stream.write((json.dumps(results, indent=1) + "\n").encode())
     return Path(path)
 
 
-def figure_section(drawn: "Drawn", arguments: str = "") -> dict[str, Any]:
+def figure_section(drawn: "Drawn", options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """One figure, as the page shows it: with its picture as a data URI, and the command that made it."""
-    figure, preset = drawn.figure, drawn.preset.removesuffix("-changed")
-    command = f"facthold figure {figure.name} --preset {preset}{arguments}"
+    figure, made = drawn.figure, drawn.command(**options or {})
     image = next(file for file in drawn.files if file.suffix == ".png")
     try:
         data = base64.b64encode(image.read_bytes()).decode()
     except OSError as error:
-        raise FactholdError(f"cannot read {image}: {error.strerror or error}; draw it again: {command}") from error
+        raise FactholdError(f"cannot read {image}: {error.strerror or error}; draw it again: {made}") from error
     return {
-        "title": figure.title, "caption": f"{figure.caption} ({figure.place})", "command": command,
+        "title": figure.title, "caption": f"{figure.caption} ({figure.place})", "command": made,
         "preset": drawn.preset, "data": f"data:image/png;base64,{data}", "fits": [fit.as_json() for fit in drawn.fits],
         "seconds": sum(row.provenance.seconds for row in drawn.rows),
     }  # fmt: skip
@@ -85,14 +85,6 @@ def render(sections: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, 
         verdicts=", ".join(f"{verdict}: {count}" for verdict, count in counts.most_common()) or "none",
         presets=", ".join(dict.fromkeys(section["preset"] for section in sections)) or NOTHING,
     )  # fmt: skip
-
-
-def duration(seconds: float) -> str:
-    """'8.4 s', '12 min 5 s', '3 h 20 min'."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _text(value: Any) -> str:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from contextlib import closing
 
-from facthold.lab.cells import Cell, Result
+from facthold.lab.cells import Cell, Result, check_cells
+from facthold.lab.leases import Leases
+from facthold.lab.pace import stored_pace
 from facthold.lab.places import InProcess, Place
 from facthold.lab.status import Recorder, Tally
 from facthold.lab.store import Rows, Store
@@ -12,8 +14,9 @@ from facthold.lab.store import Rows, Store
 class Listener:
     """Hears how far the run is; this one says nothing."""
 
-    def begin(self, todo: Sequence[Cell], n_stored: int) -> None: ...
+    def begin(self, tally: Tally, n_stored: int) -> None: ...  # the run keeps the tally
     def waiting(self) -> None: ...  # about twice a second while cells compute
+    def held(self, n: int) -> None: ...  # nothing is left but so many cells, which other processes compute
     def finished(self, cell: Cell, result: Result, seconds: float) -> None: ...
 
 
@@ -22,24 +25,41 @@ def run_cells(
     title: str = "cells",
 ) -> Rows:  # fmt: skip
     """The rows of all ``cells``, in their order; computes those that are missing in ``place`` (default: this process),
-    the largest first. Killed at any moment, a run loses the cells in flight and no others."""
+    in the order of `Pace.order`. Killed at any moment, a run loses the cells in flight and no others. A cell that
+    another process computes is left to it, and a store that is damaged is refused before anything is computed."""
     listener = listener or Listener()
     unique = {cell.key: cell for cell in cells}
-    todo = sorted(store.missing(unique.values()), key=lambda cell: -cell.cost)
+    todo = store.missing(unique.values())
+    check_cells(todo)
     n_stored = len(unique) - len(todo)
     if todo:
+        store.check()
         with place or InProcess() as place:
-            listener.begin(todo, n_stored)
-            record = Recorder(store.path, title, place.label, Tally(todo, place.lanes), n_stored)
-            with record, closing(place.compute(todo)) as moments:
+            pace = stored_pace(store, todo, place)
+            todo = pace.order(todo)
+            tally = Tally(todo, place, pace)
+            listener.begin(tally, n_stored)
+            record = Recorder(store.path, title, place.label, tally, n_stored)
+
+            def note(cell: Cell, result: Result, seconds: float) -> None:
+                tally.finished(cell, result, seconds)
+                listener.finished(cell, result, seconds)
+
+            with record, Leases(store, todo) as line, closing(place.compute(line)) as moments:
                 for moment in moments:
                     for done in moment.finished:
                         result = store.put(done.cell, done.result, done.origin.seconds, origin=done.origin)
-                        record.tally.finished(done.cell, result)
-                        listener.finished(done.cell, result, done.origin.seconds)
+                        note(done.cell, result, done.origin.seconds)
+                    for cell, row in line.found_elsewhere():
+                        note(cell, row.result, row.provenance.seconds)
+                    line.beat()
                     record.beat(moment.running)
+                    if line and not moment.running:
+                        listener.held(len(line))
                     listener.waiting()
+                for cell, row in line.found_elsewhere():
+                    note(cell, row.result, row.provenance.seconds)
     else:
-        listener.begin(todo, n_stored)
+        listener.begin(Tally(todo), n_stored)
     rows = {row.key: row for row in store.rows(keys=list(unique))}
     return Rows(rows[cell.key] for cell in cells)

@@ -7,16 +7,19 @@ copied and that also works on network disks.
 
 import contextlib
 import dataclasses
+import errno
 import json
 import math
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from facthold._util.errors import FactholdError, optional
-from facthold.lab.cells import Cell, Result, cell_of
+from facthold._util.files import check_room
+from facthold.lab.cells import Cell, Result, cell_of, key_of
 from facthold.lab.provenance import Provenance, provenance
 
 APPLICATION_ID = 0x66616374  # 'fact', in the header of the file: tells our databases from others
@@ -32,8 +35,9 @@ CREATE TABLE IF NOT EXISTS results (
 )"""
 _ORIGIN = [field.name for field in dataclasses.fields(Provenance)]
 _COLUMNS = ["key", "kind", "version", "spec", "result", *_ORIGIN]
-_SELECT = "SELECT {} FROM results WHERE {} AND {}".format(
-    ", ".join(f'"{name}"' for name in _COLUMNS),
+_JSON = ("spec", "result", "seeds")  # read as bytes: what is not even text is found with the row that it stands in
+_SELECT = "SELECT rowid, {} FROM results WHERE {} AND {}".format(
+    ", ".join(f"CAST({name} AS BLOB)" if name in _JSON else f'"{name}"' for name in _COLUMNS),
     "(:kind IS NULL OR kind = :kind)",
     "(:keys IS NULL OR key IN (SELECT value FROM json_each(:keys)))",  # variables are limited in number
 )
@@ -42,9 +46,11 @@ _INSERT = "INSERT OR REPLACE INTO results ({}) VALUES ({})".format(
 )
 _ELSEWHERE = "or give another store"
 _OTHER_FILE = "give another store, or move it away"
+_DAMAGED = f"it is damaged; take a copy of it from before, {_ELSEWHERE}, or move it away: all is then computed again"
 _ADVICE = {
+    0: _DAMAGED,  # of Python's own: what should be text is none
     sqlite3.SQLITE_NOTADB: f"it is not a database; {_OTHER_FILE}",
-    sqlite3.SQLITE_CORRUPT: f"it is damaged; {_OTHER_FILE}",
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_FULL: "the disk is full; free some space and run again, finished results are kept",
     sqlite3.SQLITE_READONLY: f"it cannot be written; make it and its folder writable, {_ELSEWHERE}",
     sqlite3.SQLITE_CANTOPEN: f"it or its folder cannot be opened; check the permissions, {_ELSEWHERE}",
@@ -97,9 +103,12 @@ class Rows(list[Row]):
         return pandas.DataFrame(columns(self))
 
 
+DEFAULT_STORE = "facthold-results.sqlite"
+
+
 def default_store_path() -> Path:
     """$FACTHOLD_STORE, else facthold-results.sqlite in the current folder."""
-    return Path(os.environ.get("FACTHOLD_STORE") or "facthold-results.sqlite")
+    return Path(os.environ.get("FACTHOLD_STORE") or DEFAULT_STORE)
 
 
 class Store(contextlib.AbstractContextManager["Store"]):
@@ -111,6 +120,8 @@ class Store(contextlib.AbstractContextManager["Store"]):
     def __init__(self, path: str | Path, *, create: bool = True, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = Path(path)
         self._check_path(create)
+        if create:
+            self._check_room()
         with self._one_line():
             # 'rw' and not 'ro': after a crash, the first reader too has to roll back what was half written
             uri = f"{self.path.absolute().as_uri()}?mode={'rwc' if create else 'rw'}"
@@ -168,8 +179,29 @@ class Store(contextlib.AbstractContextManager["Store"]):
         """All results, those of one kind, or those under ``keys`` that are there, in the order of kind and spec."""
         wanted = {"kind": kind, "keys": None if keys is None else json.dumps(list(keys))}
         with self._one_line():
-            rows = [_row(*values) for values in self._db.execute(_SELECT, wanted)]
+            rows = [self._row(*values) for values in self._db.execute(_SELECT, wanted)]
         return Rows(sorted(rows, key=_order))
+
+    def check(self) -> None:
+        """Refuse a damaged store before anything is computed for it: every page and every row is looked at."""
+        with self._one_line():
+            (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise self._refuse(_DAMAGED)
+        self.rows()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """The database, locked for this process to write: what is done to it is done as a whole or not at all."""
+        with self._one_line():
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of any table of the file."""
@@ -183,12 +215,38 @@ class Store(contextlib.AbstractContextManager["Store"]):
         try:
             if self.path.is_dir():
                 raise self._refuse("it is a folder; give a file")
-            if create:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            elif not self.path.exists():
+            if create and not self.path.parent.is_dir():
+                raise self._refuse(f"there is no folder {self.path.parent}; make it first, or check the name")
+            if not create and not self.path.exists():
                 raise self._refuse(f"there is no such file yet; compute something first, {_ELSEWHERE}")
         except OSError as error:
             raise self._refuse(f"its folder: {error.strerror or error}; give another store") from error
+
+    def _check_room(self) -> None:
+        try:
+            check_room(self.path.parent)
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            reason = _ADVICE[sqlite3.SQLITE_FULL if full else sqlite3.SQLITE_READONLY]
+            raise self._refuse(f"{reason} ({error.strerror})") from error
+
+    def _row(self, number: int, key: str, kind: str, version: int, *values: Any) -> Row:
+        """One row as it was read; refused where it is not JSON, or stands under the key of another cell."""
+        fields = dict(zip(_COLUMNS[3:], values, strict=True))
+        try:
+            spec, result, seeds = (from_json(fields.pop(name)) for name in _JSON)
+            if not isinstance(spec, dict) or not isinstance(result, dict):
+                raise ValueError("it has values without names")
+            if key_of(kind, version, spec) != key:
+                raise ValueError("its key is not that of its spec")
+            return Row(key, kind, version, spec, result, Provenance(**fields, seeds=tuple(seeds)))
+        except (ValueError, TypeError, KeyError) as error:
+            reason = "it is not JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else error
+            delete = shlex.quote(f"DELETE FROM results WHERE rowid = {number}")
+            raise self._refuse(
+                f"row {number}, of kind {kind}, is damaged ({reason}); remove it, and it is computed again: "
+                f"sqlite3 {shlex.quote(str(self.path))} {delete}"
+            ) from error
 
     def _check_owner(self, create: bool) -> None:
         """Refuse databases of others and of other versions, without changing them."""
@@ -215,8 +273,6 @@ class Store(contextlib.AbstractContextManager["Store"]):
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the family of the error
             raise self._refuse(_ADVICE.get(code, f"{error}; {_OTHER_FILE}")) from error
-        except json.JSONDecodeError as error:
-            raise self._refuse(f"a row is not JSON; {_OTHER_FILE}") from error
 
 
 def to_json(value: Any, name: str) -> str:
@@ -225,8 +281,12 @@ def to_json(value: Any, name: str) -> str:
     return json.dumps(_plain(value, name), allow_nan=False, separators=(",", ":"))
 
 
-def from_json(text: str) -> Any:
+def from_json(text: str | bytes) -> Any:
     """The inverse of ``to_json``."""
+    if isinstance(text, bytes):
+        text = text.decode()
+    if "$float" not in text:
+        return json.loads(text)  # several times as fast
     return json.loads(text, object_hook=lambda found: float(found["$float"]) if "$float" in found else found)
 
 
@@ -246,12 +306,6 @@ def _plain(value: Any, name: str) -> Any:
                 raise ValueError(f"{name} has the key {key!r}; keys must be strings, and '$float' is reserved")
         return {key: _plain(item, f"{name}.{key}") for key, item in value.items()}
     raise ValueError(f"{name}={value!r} is a {type(value).__name__}; give numbers, strings, None, lists or dicts")
-
-
-def _row(key: str, kind: str, version: int, spec: str, result: str, *origin: Any) -> Row:
-    fields = dict(zip(_ORIGIN, origin, strict=True))
-    fields["seeds"] = tuple(json.loads(fields["seeds"]))
-    return Row(key, kind, version, from_json(spec), from_json(result), Provenance(**fields))
 
 
 def _order(row: Row) -> tuple[Any, ...]:

@@ -8,15 +8,15 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 
 from facthold._util.errors import FactholdError, check_positive
 from facthold.lab.cells import Cell
-from facthold.lab.places import RETRIES, WAIT, Finished, Moment, OneLaneEach, Parcel, Running, given_up
+from facthold.lab.places import RETRIES, WAIT, Finished, Line, Moment, Parcel, Place, Running, given_up
 
 
-class Workers(OneLaneEach):
+class Workers(Place):
     """So many spawned processes, each with one lane. They end with the driver, whatever ends it."""
 
     def __init__(self, workers: int) -> None:
@@ -28,14 +28,15 @@ class Workers(OneLaneEach):
     def lanes(self) -> int:
         return self.n
 
-    def compute(self, cells: Sequence[Cell]) -> Generator[Moment, None, None]:
-        self._todo, self._lost, self._tries = deque(cells), list[Cell](), Counter[str]()
+    def compute(self, line: Line) -> Generator[Moment, None, None]:
+        self._line, self._again = line, deque[Cell]()
+        self._lost, self._tries = list[Cell](), Counter[str]()
         self._why = ""  # how the last worker ended that was not asked to
         self._error: Exception | None = None  # what a cell raised
         self._failed_starts = 0
-        self._workers = [_Worker() for _ in range(min(self.n, len(cells)))]
+        self._workers = [_Worker() for _ in range(min(self.n, len(line)))]
         try:
-            while self._todo or any(worker.running for worker in self._workers):
+            while self._line or self._again or any(worker.running for worker in self._workers):
                 yield self._listen()
                 if self._error is not None:
                     raise self._error
@@ -65,9 +66,11 @@ class Workers(OneLaneEach):
                 finished.append(Finished(running.cell, *message))
             else:  # it has started
                 self._failed_starts = 0
-        for worker in self._workers:
-            if worker.free and self._todo:
-                worker.give(self._todo.popleft())
+        idle = [worker for worker in self._workers if worker.free]
+        cells = deque(self._line.take(len(idle)))
+        for worker in idle:
+            if cells or self._again:
+                worker.give((cells or self._again).popleft())
         return Moment(finished, [worker.running for worker in self._workers if worker.running])
 
     def _bury(self, worker: "_Worker") -> None:
@@ -77,7 +80,7 @@ class Workers(OneLaneEach):
         if worker.running is not None:
             cell = worker.running.cell
             self._tries[cell.key] += 1
-            (self._todo if self._tries[cell.key] <= RETRIES else self._lost).append(cell)
+            (self._again if self._tries[cell.key] <= RETRIES else self._lost).append(cell)
             return
         self._failed_starts += 1
         if self._failed_starts > RETRIES:

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from facthold._util.errors import check_one_of, unknown
 from facthold.measure.grids import CLIPS, FEW, GRID_BITS, LADDER, MOST_LEVELS, SCALE_BITS, SCALES, Grid
+from facthold.models.packing import OnGrid
 
 ROUNDING = 1e-9  # slack when a recall is compared with a goal
 Model = Any  # any model of this project: an Equinox module whose arrays are its weights
@@ -25,13 +26,30 @@ Model = Any  # any model of this project: an Equinox module whose arrays are its
 
 def on_grid(W: Float[Array, "*n"] | np.ndarray, grid: Grid, xp: Any = jnp) -> Any:
     """Each weight at the nearest point of its grid, in JAX or in NumPy (``xp``). What is all zero stays so."""
+    step, points = _nearest(W, grid, xp)
+    return step * points
+
+
+def _nearest(W: Any, grid: Grid, xp: Any) -> tuple[Any, Any]:
+    """The step between neighbours on the grid, and the nearest point of each weight, in steps from zero."""
     L, axes = grid.levels, grid.axes(W.ndim)
     size = xp.abs(W).max(axis=axes, keepdims=True)
     if math.isfinite(grid.clip):
         size = xp.minimum(size, grid.clip * xp.sqrt((W**2).mean(axis=axes, keepdims=True)))
     last, half = (L - 1) / 2, 0.0 if L % 2 else 0.5
     x = last * xp.clip(W / xp.where(size > 0, size, 1), -1, 1)
-    return size / last * xp.clip(xp.rint(x - half) + half, -last, last)
+    return size / last, xp.clip(xp.rint(x - half) + half, -last, last)
+
+
+def grid_points(model: Model, grids: Mapping[str, Grid]) -> dict[str, OnGrid]:
+    """What `quantise` makes of the weights of a model, as whole numbers: for a file that has no more bits than that."""
+    found = {}
+    for name, W in _weights(model):
+        if name in grids:
+            step, points = _nearest(np.asarray(W), grids[name], np)
+            levels = grids[name].levels
+            found[name] = OnGrid(levels, step, np.rint(points + (levels - 1) / 2).astype(np.int64))
+    return found
 
 
 def straight_through(model: Model, grid: Grid) -> Model:

@@ -1,8 +1,10 @@
 """Section 3: inputs, outputs, embeddings, and the map between them. Here are those that have a name, without JAX."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+
+from facthold._util.errors import find
 
 Drawn = Callable[[int, int, np.random.Generator], np.ndarray]  # of two sizes and a generator
 
@@ -29,3 +31,13 @@ MAPS: Mapping[str, Drawn] = {
     "uniform": lambda N, M, draw: draw.integers(0, M, N),  # each output independently: the setting of theorem 7
 }
 """f*(0), ..., f*(N - 1) in [M]."""
+
+
+def generator(words: Sequence[int]) -> np.random.Generator:
+    """NumPy's stream for the two words of a key."""
+    return np.random.Generator(np.random.Philox(key=np.array(words, np.uint64)))
+
+
+def draw_embeddings(kind: str, n: int, d: int, words: Sequence[int]) -> np.ndarray:
+    """The first n embeddings of this kind in the stream of a key."""
+    return np.asarray(find("embeddings", kind, EMBEDDINGS)(n, d, generator(words)), np.float32)

@@ -42,6 +42,11 @@ class Problem(eqx.Module):
     def d(self) -> int:
         return self.E.shape[1]
 
+    @property
+    def n_embeddings(self) -> int:
+        """Numbers in the embeddings."""
+        return self.E.size + self.U.size
+
     def host(self, dtype: type | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """E, U and the rows u_{f*(x)} as NumPy arrays, for closed forms that are not worth a compilation."""
         E, U = np.asarray(self.E, dtype), np.asarray(self.U, dtype)

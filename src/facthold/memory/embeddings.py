@@ -8,14 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from facthold._util.errors import check_positive, find
-from facthold.memory import EMBEDDINGS
+from facthold._util.errors import check_positive
+from facthold.memory import draw_embeddings, generator
+
+
+def words_of(key: PRNGKeyArray) -> tuple[int, int]:
+    """The two words of a JAX key that give a NumPy generator its stream."""
+    first, second = np.asarray(jax.random.key_data(key)).ravel()[-2:].tolist()
+    return first, second
 
 
 def host_generator(key: PRNGKeyArray) -> np.random.Generator:
     """A NumPy generator whose stream is given by a JAX key."""
-    words = np.asarray(jax.random.key_data(key), dtype=np.uint64).ravel()
-    return np.random.Generator(np.random.Philox(key=words[-2:]))
+    return generator(words_of(key))
 
 
 def embed(kind: str, n: int, d: int, *, key: PRNGKeyArray) -> Float[Array, "n d"]:
@@ -23,4 +28,4 @@ def embed(kind: str, n: int, d: int, *, key: PRNGKeyArray) -> Float[Array, "n d"
     check_positive(n=n, d=d)
     if kind == "orthogonal" and n > d:
         raise ValueError(f"n={n} orthogonal rows do not fit in d={d} dimensions; take n <= {d}, or 'sphere'")
-    return jnp.asarray(find("embeddings", kind, EMBEDDINGS)(n, d, host_generator(key)), dtype=jnp.float32)
+    return jnp.asarray(draw_embeddings(kind, n, d, words_of(key)))

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float, Int, UInt64
 from scipy.special import softmax
 
-from facthold._util.errors import FactholdError, check_range
+from facthold._util.errors import check_range
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
 from facthold.memory.activations import RELU, Activation
-from facthold.models.saving import to_numpy
+from facthold.models.saving import check_finite, to_numpy
 from facthold.models.transformer import Transformer
 
 BLOCK = 1 << 20  # numbers in the largest array of a block: few enough to stay in a cache, many enough to share its cost
@@ -59,12 +59,7 @@ class Forward:
 
     @classmethod
     def of(cls, model: Transformer, problem: FactualRecall) -> "Forward":
-        for name, W in (to_numpy(model) | {"embeddings": problem.phi}).items():
-            if wrong := int((~np.isfinite(W)).sum()):
-                raise FactholdError(
-                    f"{wrong} of {W.size} numbers in {name} are nan or infinite, so the model says nothing; "
-                    "build or train it again"
-                )
+        check_finite(to_numpy(model) | {"embeddings": problem.phi})
         W_K, W_Q, W_V, W_O = (np.asarray(W, np.float64) for W in (model.W_K, model.W_Q, model.W_V, model.W_O))
         query = problem.phi[problem.EOS].astype(np.float64)
         keys = np.einsum("hid,hi->hd", W_K, W_Q @ query) * (model.d_h**-0.5 if model.scaled else 1.0)

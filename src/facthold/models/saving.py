@@ -1,8 +1,10 @@
-"""Saved models: a safetensors file with the weights under their names in the paper; kind and settings are metadata."""
+"""Saved models: a safetensors file with the weights under their names in the paper; kind and settings are metadata.
+
+Weights on a grid may be packed, and embeddings that a key draws again may be left out (docs/export.md).
+"""
 
 import dataclasses
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,23 +12,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
-import facthold
 from facthold._util.errors import FactholdError
-from facthold._util.files import writing
-from facthold.facts.problem import FactualRecall
+from facthold._util.files import MODEL, writing
+from facthold._util.memory import check_memory
+from facthold._util.tensors import checksum, read_tensors, tensors_as_bytes
+from facthold.facts.problem import Drawing, FactualRecall
 from facthold.facts.table import NO_MORE, FactTable, Labels
 from facthold.memory.activations import Activation, activation
 from facthold.memory.associations import Problem
+from facthold.models import FIXED, REDRAWN, STORED
 from facthold.models.memory import LinearMemory, LowRankMemory, MLPMemory
+from facthold.models.packing import OnGrid, pack, unpack
 from facthold.models.transformer import Transformer
 
-FORMAT = "1"
 ARRAY = np.ndarray | jax.Array
 MODELS = {kind.__name__: kind for kind in (LinearMemory, LowRankMemory, MLPMemory, Transformer)}
 FACTS = ("subjects", "relations", "answers")
+EMBEDDINGS = ("problem.phi", "problem.E", "problem.U", "problem.changed", "problem.changed_phi")
 LONGEST = 1 << 16  # T at most: a prompt of that length for each fact is made at once
 V = TypeVar("V")
 
@@ -36,37 +39,78 @@ def to_numpy(module: eqx.Module) -> dict[str, np.ndarray]:
     return {name: np.asarray(value) for name, value in _leaves(module).items() if isinstance(value, ARRAY)}
 
 
-def save_model(path: str | Path, model: eqx.Module, problem: Problem | FactualRecall | None = None) -> Path:
-    """Write a model, and with it the problem that it solves: ``fh.save_model("m.safetensors", memory, problem)``."""
+def check_finite(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse a model with numbers that are none: it says nothing, and cannot be rounded."""
+    for name, W in arrays.items():
+        if wrong := int((~np.isfinite(W)).sum()):
+            raise FactholdError(
+                f"{wrong} of {W.size} numbers in {name} are nan or infinite, so the model says nothing; "
+                "build or train it again"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """A model that was written, and the bytes of its file."""
+
+    path: Path
+    bytes: int
+    weight_bytes: int
+    embedding_bytes: int
+    embeddings: str
+    """Whether they are `STORED`, `REDRAWN` or `FIXED`; 'none' without a problem."""
+
+
+def save_model(
+    path: str | Path, model: eqx.Module, problem: Problem | FactualRecall | None = None, *, redraw: bool | None = None
+) -> Path:
+    """Write a model, and with it the problem that it solves: ``fh.save_model("m.safetensors", memory, problem)``.
+
+    With ``redraw`` the embeddings of facts are left out and drawn again from their keys when the file is read; by
+    default they are stored, or left out if they came from a file that had left them out.
+    """
+    return write_model(path, model, problem, redraw=redraw).path
+
+
+def write_model(
+    path: str | Path, model: eqx.Module, problem: Problem | FactualRecall | None = None, *,
+    points: Mapping[str, OnGrid] | None = None, redraw: bool | None = None,
+) -> Written:  # fmt: skip
+    """`save_model`, with weights packed where it is said on which ``points`` of a grid they are; what was written."""
     settings = {n: v for n, v in _leaves(model).items() if not (v is None or isinstance(v, ARRAY))}
-    about: dict[str, Any] = {"format": FORMAT, "facthold": facthold.__version__, "model": type(model).__name__}
+    about: dict[str, Any] = {"model": type(model).__name__}
     about["settings"] = {n: v.name if isinstance(v, Activation) else v for n, v in settings.items()}
     solved: dict[str, np.ndarray] = {}
+    embeddings = "none"
     if isinstance(problem, FactualRecall):
-        about["problem"], solved = _facts(problem)
+        about["problem"], solved, embeddings = _facts(problem, redraw)
     elif problem is not None:
-        solved = to_numpy(problem)
-    arrays = {f"model.{n}": a for n, a in to_numpy(model).items()} | {f"problem.{n}": a for n, a in solved.items()}
-    contents = save({n: np.ascontiguousarray(a) for n, a in arrays.items()}, {"about": json.dumps(about)})
-    with writing(path) as stream:  # safetensors' own writer would close the file to all but its owner
+        solved, embeddings = to_numpy(problem), FIXED
+    arrays = {f"model.{n}": a for n, a in to_numpy(model).items()}
+    if points:
+        packed, about["packed"] = pack(points)
+        for name, on in points.items():
+            if not np.array_equal(on.weights, arrays.pop(f"model.{name}")):
+                raise ValueError(f"points={name}: these are not the weights of the model")
+        arrays |= packed
+    weight_bytes = _size(arrays, arrays)
+    arrays |= {f"problem.{n}": a for n, a in solved.items()}
+    contents = tensors_as_bytes(arrays, about)
+    with writing(path, MODEL) as stream:  # safetensors' own writer would close the file to all but its owner
         stream.write(contents)
-    return Path(path)
+    return Written(Path(path), len(contents), weight_bytes, _size(arrays, EMBEDDINGS), embeddings)
 
 
 def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     """A saved model and its problem, or None where none was saved: ``memory, problem = fh.load_model(path)``."""
     if not Path(path).is_file():
         raise FactholdError(f"no such model file: {path}")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {}).get("about", "null"))
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, json.JSONDecodeError, RecursionError, TypeError, AttributeError) as error:
-        raise FactholdError(f"{path} is not a facthold model: {error}") from error  # the last two: a dtype NumPy lacks
-    if not isinstance(about, dict) or about.get("format") != FORMAT or about.get("model") not in list(MODELS):
-        raise FactholdError(f"{path} is not a facthold model of format {FORMAT}; build or save it again")
+    arrays, about = read_tensors(path)
+    if about.get("model") not in list(MODELS):
+        raise FactholdError(f"{path} is not a facthold model: it holds something else; build or save it again")
     try:
         of_model, of_problem, settings = _below("model", arrays), _below("problem", arrays), about["settings"]
+        of_model |= unpack(arrays, about.get("packed", {}))
         _check_settings(settings)
         if about["model"] == Transformer.__name__:
             _check_weights(of_model)
@@ -134,31 +178,82 @@ def _below(part: str, names: Mapping[str, V]) -> dict[str, V]:
     return {name.removeprefix(f"{part}."): value for name, value in names.items() if name.startswith(f"{part}.")}
 
 
-def _facts(problem: FactualRecall) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What is said of a problem in the metadata, and its arrays."""
+def _size(arrays: Mapping[str, np.ndarray], names: Iterable[str]) -> int:
+    return sum(arrays[name].nbytes for name in names if name in arrays)
+
+
+def _facts(problem: FactualRecall, redraw: bool | None) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
+    """What is said of a problem in the metadata, its arrays, and whether its embeddings are among them."""
     table, labels = problem.table, problem.table.labels
     about = {"S": table.S, "R": table.R, "A": table.A, "labels": None if labels is None else dataclasses.asdict(labels)}
-    arrays = {name: getattr(table, name) for name in FACTS} | {"phi": np.asarray(problem.phi)}
+    drawing, embeddings, kept = _embeddings(problem, redraw)
+    arrays = {name: getattr(table, name) for name in FACTS} | embeddings
     if len(table.also):  # a file without it is what it was before there was such a field
         arrays["also"] = table.also
     if problem.p is not None:
         arrays["p"] = problem.p
-    return about | {"T": problem.T, "outputs": problem.outputs}, arrays
+    return about | {"T": problem.T, "outputs": problem.outputs, "drawing": drawing}, arrays, kept
+
+
+def _embeddings(
+    problem: FactualRecall, redraw: bool | None
+) -> tuple[dict[str, Any] | None, dict[str, np.ndarray], str]:
+    """How the embeddings were drawn, and those of them that a file has to hold: all, or the rows that differ from what
+    is drawn again here and now."""
+    phi, drawing = np.ascontiguousarray(problem.phi), problem.drawing
+    if drawing is None or phi.dtype != np.float32:
+        return None, {"phi": phi}, FIXED
+    about: dict[str, Any] = {"kind": drawing.kind, "keys": drawing.keys}
+    if not (redraw or (redraw is None and not drawing.stored)):
+        return about, {"phi": phi}, STORED
+    changed = np.flatnonzero((drawing.phi(problem.sizes, problem.d).view(np.int32) != phi.view(np.int32)).any(axis=1))
+    if 2 * len(changed) > len(phi):
+        return None, {"phi": phi}, FIXED
+    about |= {"n_noise": problem.n_noise, "d": problem.d, "numpy": np.__version__, "checksum": checksum(phi)}
+    return about, {"changed": changed.astype(np.int32), "changed_phi": phi[changed]} if len(changed) else {}, REDRAWN
+
+
+def _redraw(arrays: Mapping[str, np.ndarray], drawing: Drawing, about: Mapping[str, Any], SRA: tuple) -> np.ndarray:
+    """Embeddings that a file has left out, if they are those that it was written with."""
+    (S, R, A), n_noise, d = SRA, about["n_noise"], about["d"]
+    _check_integers(n_noise=n_noise, d=d)
+    try:
+        check_memory(f"n_noise={n_noise} with d={d}", 12.0 * (S + R + n_noise + 1 + A) * d)
+    except FactholdError as error:  # of the file: it is said with its name
+        raise ValueError(str(error)) from error
+    phi = drawing.phi((S, R, n_noise, 1, A), d)
+    if "changed" in arrays:
+        phi[arrays["changed"]] = arrays["changed_phi"]
+    if checksum(phi) != about["checksum"]:
+        raise ValueError(
+            f"its embeddings were left out, and NumPy {np.__version__} draws others here than NumPy {about['numpy']} "
+            f"did; open it where it was written, with numpy=={about['numpy']}, and save it with redraw=False"
+        )
+    return phi
+
+
+def _check_integers(**values: Any) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{name} is {value!r:.60}, which is no integer")
 
 
 def _restore_facts(
-    arrays: Mapping[str, np.ndarray], *, S: Any, R: Any, A: Any, labels: Any, T: Any, outputs: Any
+    arrays: dict[str, np.ndarray], *, S: Any, R: Any, A: Any, labels: Any, T: Any, outputs: Any, drawing: Any = None
 ) -> FactualRecall:
-    for name, value in {"S": S, "R": R, "A": A, "T": T}.items():
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(f"{name} is {value!r:.60}, which is no integer")
+    _check_integers(S=S, R=R, A=A, T=T)
     if T > LONGEST:
         raise ValueError(f"T={T} is more than {LONGEST}, the longest prompt")
     for kind in FACTS if labels is not None else ():
         if not (isinstance(labels[kind], list) and all(isinstance(name, str) for name in labels[kind])):
             raise ValueError(f"the labels of the {kind} are not all text")
+    drawn = None
+    if drawing is not None:
+        drawn = Drawing(drawing["kind"], tuple((one, two) for one, two in drawing["keys"]), "phi" in arrays)
+        if not drawn.stored:
+            arrays["phi"] = _redraw(arrays, drawn, drawing, (S, R, A))
     _check_array("phi", arrays["phi"], 2)
     names = None if labels is None else Labels(*(tuple(labels[kind]) for kind in FACTS))
     columns = {kind: arrays[kind] for kind in FACTS}
     table = FactTable(S, R, A, **columns, labels=names, also=arrays.get("also", NO_MORE))
-    return FactualRecall(table, arrays["phi"], T, arrays.get("p"), outputs)
+    return FactualRecall(table, arrays["phi"], T, arrays.get("p"), outputs, drawn)

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from facthold._util.commands import command
 from facthold._util.errors import FactholdError
+from facthold._util.files import JSON, writing
 from facthold.recipes.base import Question
 
 FILE = Path(__file__).with_name("calibrations.json")
@@ -62,18 +64,23 @@ def read(path: Path = FILE) -> Calibrations:
         rows = [Calibration(**row | {"seeds": tuple(row["seeds"])}) for row in kept["rows"]]
         return Calibrations(kept["provenance"], rows)
     except FileNotFoundError:
-        raise FactholdError(f"no calibrations at {path}; make them with facthold plan --calibrate") from None
+        raise FactholdError(f"no calibrations at {path}; make them: {_again(path)}") from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FactholdError(
-            f"cannot read the calibrations {path} ({error}); make them again with facthold plan --calibrate"
+            f"cannot read the calibrations {path} ({error}); make them again: {_again(path)}"
         ) from error
+
+
+def _again(path: Path) -> str:
+    return command("plan", calibrate=True, output=None if path == FILE else path)
 
 
 def write(calibrations: Calibrations, path: Path) -> None:
     """One row a line, so that a refresh shows what has changed."""
     rows = ",\n".join(json.dumps(asdict(row), sort_keys=True) for row in calibrations.rows)
     head = json.dumps(dict(calibrations.provenance), indent=1)
-    path.write_text(f'{{"provenance": {head},\n"rows": [\n{rows}\n]}}\n')
+    with writing(path, JSON) as stream:
+        stream.write(f'{{"provenance": {head},\n"rows": [\n{rows}\n]}}\n'.encode())
 
 
 def product_rate(seconds: float = 0.1) -> float:

@@ -1,12 +1,16 @@
 """A plan: how large a model each recipe needs for a table that is known by its sizes alone, and how long it takes."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from facthold._util.commands import command
+from facthold._util.memory import available
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.plan.calibrations import FILE, Calibration, Calibrations, product_rate, read
@@ -18,8 +22,9 @@ from facthold.theory.limits_facts import allowed_errors, counting_bound, known_b
 ACCURACY = 0.99
 LARGEST = 10**30  # sizes above it are refused: nothing that can be counted is larger
 BYTES = {"float32": 4, "bfloat16": 2, "int8": 1}
-BUILDABLE = 10**10  # parameters above which no command is given: no machine that runs this program builds such a model
-LONGEST = 30 * 86400.0  # seconds beyond which none is given either
+DAY = 86400.0
+LONGEST = 30 * DAY  # seconds that a person may wait for a model: what takes longer is not recommended
+HELD_BYTES = 8  # of each parameter while a model is built: in float32, and once more for what is computed from it
 ROUNDING = 1e-9  # a size that is whole but for the rounding of the fit is not rounded up
 HELD = 0.85  # share of its calibrated tables that a recipe must have held: below, no size can be recommended
 
@@ -122,6 +127,19 @@ class Planned:
     def n_params(self) -> int:
         return self.shape.n_params if self.shape is not None else 0
 
+    @cached_property
+    def obstacle(self) -> str | None:
+        """Why it cannot be built here: memory that this machine does not have, or time that nobody waits for."""
+        if self.shape is None:
+            return self.reason
+        needed, there = HELD_BYTES * self.n_params, available()
+        if needed > there:
+            return f"{_brief(needed / 2**30)} GiB of memory"
+        if self.seconds is not None and self.seconds.expected > LONGEST:
+            days = self.seconds.expected / DAY
+            return f"about {_brief(days)} days" if days < 1000 else f"about {_brief(days / 365.25)} years"
+        return None
+
     @property
     def megabytes(self) -> dict[str, float | None]:
         """By number format; None where it has fewer bits than no model can do without."""
@@ -133,12 +151,12 @@ class Planned:
     def command(self, file: str | None = None) -> str | None:
         """What makes the model, for a file of facts or for a random table; None: it is far too large, or takes long."""
         shape, q, sizing = self.shape, self.question, self.recipe.sizing
-        if shape is None or q is None or sizing is None or shape.n_params > BUILDABLE:
-            return None
-        if self.seconds is not None and self.seconds.expected > LONGEST:
+        if shape is None or q is None or sizing is None or self.obstacle is not None:
             return None
         if self.name == "gated" and file is not None:  # its search shares neurons out better than a rule
-            return f"facthold build {file} -o MODEL --recipe gated --max-params {shape.n_params}"
+            words = shlex.split(file)
+            model = Path(words[0]).with_suffix(".safetensors").name
+            return command("build", *words, output=model, recipe=self.name, max_params=shape.n_params)
         table = f"-S {q.S} -R {q.R} -D {q.D}" if file is None else f"--facts {file}"
         sizes = {"-d": shape.d}
         if self.recipe.size != "d":
@@ -157,7 +175,8 @@ class Planned:
         low, expected, high = map(_exact, self.params)
         time = self.seconds
         return {
-            "recipe": self.name, "reason": None, "calibrated_accuracy": self.question.accuracy,
+            "recipe": self.name, "reason": None, "obstacle": self.obstacle,
+            "calibrated_accuracy": self.question.accuracy,
             **{name: _exact(value) for name, value in self.shape._asdict().items()},
             "n_params": high, "n_params_interval": [low, high], "n_params_expected": expected,
             "confidence": self.recipe.sizing.confidence, "megabytes": self.megabytes,
@@ -177,7 +196,7 @@ class Plan:
     counting_bits: float
     """The same for each random table but a share 2^-slack, less slack."""
     rows: Sequence[Planned]
-    """Those with a size first, by parameters."""
+    """Those that can be built here first, by parameters; then those with a size, by the time that they would take."""
     gflops: float
     calibrations: Calibrations
 
@@ -188,14 +207,27 @@ class Plan:
 
     @property
     def best(self) -> Planned | None:
-        return next((row for row in self.rows if row.shape is not None), None)
+        """The smallest that can be built here, if any can."""
+        return next((row for row in self.rows if row.obstacle is None), None)
+
+    @property
+    def out_of_reach(self) -> str:
+        """In one line those that have a size and cannot be built here, with what each would take."""
+        rows = [row for row in self.rows if row.shape is not None and row.obstacle is not None]
+        if not rows:
+            return ""
+        star = " (* extrapolated)" if any(row.outside for row in rows) else ""
+        each = ", ".join(f"{row.name}{'*' if row.outside else ''} ({row.obstacle})" for row in rows)
+        most = f"{available() / 2**30:.3g} GiB of memory and {LONGEST / DAY:.0f} days"
+        return f"out of reach here, within {most}: {each}{star}"
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One flat row for each recipe, as pandas takes them: ``pandas.DataFrame(plan.to_rows())``."""
         return [
             {"recipe": row.name, **(row.shape._asdict() if row.shape else dict.fromkeys(Shape._fields)),
              "n_params": row.n_params or None, "n_params_low": row.params and row.params.low,
-             "seconds": row.seconds and row.seconds.expected, "extrapolated": bool(row.outside), "reason": row.reason}
+             "seconds": row.seconds and row.seconds.expected, "extrapolated": bool(row.outside), "reason": row.reason,
+             "obstacle": row.obstacle}
             for row in self.rows
         ]  # fmt: skip
 
@@ -205,15 +237,18 @@ class Plan:
             f"Plan for {_brief(q.facts)} facts ({_brief(q.S)} subjects, {_brief(q.R)} relations, {_brief(q.D)} answers "
             f"each) at an accuracy of {q.accuracy:g}: no model has fewer than {_brief(self.bits)} bits"
         ]
-        for row in self.rows:
+        shown = [row for row in self.rows if row.obstacle is None or row.shape is None]
+        for row in shown:
             size = row.reason
             if row.shape is not None and row.params is not None:
                 sizes = " ".join(f"{name}={_brief(v)}" for name, v in row.shape._asdict().items() if v)
                 time = "" if row.seconds is None else f", about {row.seconds.expected:.2g} s"
                 size = f"{_brief(row.params.low)} to {_brief(row.n_params)} parameters ({sizes}){time}"
             lines.append(f"  {row.name}{'*' if row.outside else ''}: {size}")
-        if any(row.outside for row in self.rows):
+        if any(row.outside for row in shown):
             lines.append("  * extrapolated: the table is outside of what was calibrated")
+        if self.out_of_reach:
+            lines.append(f"  {self.out_of_reach}")
         return "\n".join(lines)
 
     def as_json(self, file: str | None = None) -> dict[str, Any]:
@@ -249,8 +284,19 @@ def make_plan(question: Question, calibrations: Calibrations, gflops: float, tab
     for recipe in recipes:
         reason = refused.get(recipe.refuses)
         rows.append(Planned(recipe, reason) if reason else plan_recipe(recipe, question, calibrations, speed))
-    rows.sort(key=lambda row: (row.shape is None, row.n_params))
+    rows.sort(key=_rank)
     return Plan(question, bits, counted, rows, gflops, calibrations)
+
+
+def _rank(row: Planned) -> tuple[float, ...]:
+    """What can be built here by its size, then what cannot by the time it would take, then what has no size."""
+    seconds = row.seconds.expected if row.seconds is not None else math.inf
+    return (
+        row.shape is None,
+        row.obstacle is not None,
+        row.n_params if row.obstacle is None else seconds,
+        row.n_params,
+    )
 
 
 def plan_recipe(recipe: FactRecipe, question: Question, calibrations: Calibrations, speed: float = 1.0) -> Planned:

@@ -1,6 +1,7 @@
 """The recipe `gated`: gates for attention, and for each relation the fewest neurons that hold it, found by training."""
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
 from facthold.construct.dimensions import gated_dimensions, weights_for
@@ -27,6 +29,9 @@ from facthold.train.lanes import Stopped, shared_lanes
 STEP = 1.2  # factor between the tries of a width. The last that was enough is taken: a try that fails takes longest.
 LARGE = 30_000  # facts of a table above which the first width that is enough is taken: each further try takes minutes
 ROOMY = 1.5  # so many times the guess is what such a table starts with: few steps for many facts need more room
+TRIES = 5.0  # widths that a search tries, where none is done yet
+ALMOST = 0.95  # share of its work that a search is taken to have done at most before it is done
+TOLD = 0.05  # share of the work from which on a time is told
 WIDEST = 8.0  # a search ends at so many times its first guess: what does not fit there has another reason
 
 Say = Callable[[str], None]  # told in a few words how far a search is
@@ -133,7 +138,7 @@ class _Search:
         needed = _weights(np.asarray(group.problem.f)) * (ROOMY if self.large else 1.0)
         self.guess = max(2, math.ceil(needed / (gates.n_gates + problem.d)))
         self.made: dict[int, tuple[MLPMemory, float]] = {}
-        self.state = "waiting"
+        self.done, self.in_try, self.held = False, 0.0, 0.0  # share of the steps of this try, and of the facts
         self.called_off = False
 
     def run(self) -> tuple[MLPMemory, Width]:
@@ -156,14 +161,14 @@ class _Search:
             )
         memory, share = self.made[enough]
         tries = tuple((m, s) for m, (_, s) in self.made.items())
-        self.state = f"{len(memory.W)} neurons"
+        self.done, self.held = True, share
         return memory, Width(self.name, len(self.group), len(memory.W), share, tries)
 
     def _ask(self, m: int) -> float:
         def heard(done: float, share: float) -> None:
             if self.called_off:
                 raise Stopped
-            self.state = f"{m} neurons, {done:.0%} of the steps, {share:.2%} right"
+            self.in_try, self.held = done, max(self.held, share)
 
         heard(0.0, 0.0)  # what was called off begins nothing more
         name = f"{self.group.marks[0]}/{m}"
@@ -174,16 +179,30 @@ class _Search:
         return self.made[m][1]
 
 
+def progress(searches: Sequence[_Search], seconds: float) -> str:
+    """One line on all of them after so many seconds: facts that are held, groups that are done, about how long yet.
+
+    Tries take about as long as each other for one fact, and a group takes about as many as those that are done took.
+    """
+    facts = np.array([len(search.group) for search in searches], dtype=float)
+    finished = [len(search.made) for search in searches if search.done]
+    tries = float(np.mean(finished)) if finished else TRIES
+    share = [1.0 if s.done else min((len(s.made) + s.in_try) / tries, ALMOST) for s in searches]
+    work, held = float(facts @ share / facts.sum()), float(facts @ [s.held for s in searches] / facts.sum())
+    line = f"{held:.0%} of the facts held, {len(finished)} of {len(searches)} groups done"
+    return f"{line}, about {duration(seconds * (1 - work) / work)} left" if work > TOLD else line
+
+
 def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory, Width]]:
     """All searches at once, largest first; training takes turns on the lanes."""
     # Few more than there are lanes: each holds its data.
     pool = ThreadPoolExecutor(len(shared_lanes()) + 1, thread_name_prefix="group")
-    order = sorted(range(len(searches)), key=lambda i: -len(searches[i].group))
+    order, start = sorted(range(len(searches)), key=lambda i: -len(searches[i].group)), time.perf_counter()
     try:
         futures = {i: pool.submit(searches[i].run) for i in order}
         waiting = set(futures.values())
         while waiting:
-            say("; ".join(f"{s.name}: {s.state}" for s in searches if s.state != "waiting") or "starting")
+            say(progress(searches, time.perf_counter() - start))
             done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
             for future in done:
                 future.result()

@@ -8,12 +8,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 import facthold
 from facthold._util.errors import FactholdError
-from facthold._util.files import writing
+from facthold._util.files import MODEL, writing
+from facthold._util.tensors import read_tensors, tensors_as_bytes
 from facthold.facts.table import FactTable
 from facthold.models.memory import MLPMemory
 
@@ -47,8 +46,8 @@ class Kept:
             for i, (memory, _) in enumerate(self.tries.values()):
                 arrays |= {f"{i}.W": np.asarray(memory.W), f"{i}.V": np.asarray(memory.V)}
             about = {"mark": self.mark, "tries": {n: share for n, (_, share) in self.tries.items()}}
-            with writing(self.path) as stream:
-                stream.write(save(arrays, {"about": json.dumps(about)}))
+            with writing(self.path, MODEL) as stream:
+                stream.write(tensors_as_bytes(arrays, about))
 
     def done(self) -> None:
         """The build is finished, and its model is written."""
@@ -59,16 +58,17 @@ class Kept:
 def _read(path: Path, mark: str) -> dict[str, Try]:
     """What the file keeps for this mark; nothing where there is none, or where it is of another build."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {})["about"])
-            if about["mark"] != mark:
-                return {}
-            tries = {}
-            for i, (name, share) in enumerate(about["tries"].items()):
-                W, V = (jnp.asarray(file.get_tensor(f"{i}.{part}")) for part in "WV")
-                tries[name] = MLPMemory(W, V), float(share)
-            return tries
-    except PermissionError as error:
-        raise FactholdError(f"cannot read {path}: {error.strerror}; remove it, or write the model elsewhere") from error
-    except (SafetensorError, OSError, KeyError, ValueError):  # no file, half a file, or none of ours: begin anew
+        arrays, about = read_tensors(path)
+        if about["mark"] != mark:
+            return {}
+        tries = {}
+        for i, (name, share) in enumerate(about["tries"].items()):
+            W, V = (jnp.asarray(arrays[f"{i}.{part}"]) for part in "WV")
+            tries[name] = MLPMemory(W, V), float(share)
+        return tries
+    except FactholdError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise FactholdError(f"{error}; remove it, or write the model elsewhere") from error
+        return {}  # no file, half a file or a damaged one: begin anew
+    except (KeyError, ValueError, TypeError, AttributeError):  # none of ours
         return {}

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from facthold._util.errors import check_one_of, check_positive, find
+from facthold._util.memory import Parts, bytes_of
 from facthold.models.sizes import Shape
 
 # adam-95 forgets second moments within about 20 steps (b2 = 0.95): on batches it stores more in as many steps.
@@ -126,6 +127,19 @@ MARGIN = 1.0  # by how much an answer must win in it, so that rounding, noise an
 def protocol(name: str) -> Protocol:
     """The protocol with this name: ``fh.protocol("transformer-code").steps``."""
     return find("protocol", name, PROTOCOLS)
+
+
+def training_memory(shape: Shape, S: int, R: int, A: int, T: int, n_noise: int | None = None) -> Parts:
+    """Bytes that it takes to train such a transformer on such a table, by what they grow with: weights, gradients and
+    Adam's moments at three learning rates; table and embeddings; scores and prompts of a batch for each rate."""
+    tokens = S + R + (n_noise or S + R) + 1
+    batch = 3.0 * BATCH / 2
+    return {
+        f"d={shape.d}": bytes_of(weights=7.5 * shape.n_params, scores=batch * 4 * (shape.H * shape.d_h + shape.m)),
+        f"S={S}": bytes_of(facts=float(S) * R, embeddings=float(tokens) * shape.d, scores=batch * 3 * tokens),
+        f"D={A // R or 1}": bytes_of(embeddings=float(A) * shape.d, scores=batch * 3 * A),
+        f"T={T}": bytes_of(scores=batch * 4 * T),
+    }
 
 
 def step_seconds(shape: Shape, S: int, R: int, D: int) -> float:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from facthold.lab import Cell, Claim, Figure, Judgement, Values, at_least, near, style, worst
-from facthold.lab.fields import Count
+from facthold.lab.fields import Count, Repeats
 from facthold.measure.scaling import mean_interval
 from facthold.recipes import MemoryRecipe, fact_recipe, memory_recipe
 from facthold.recipes.base import LINEAR, MLP
@@ -63,12 +63,12 @@ class Grid:
     rooms: tuple[float, ...] = (1.0, 1.5, 2.2)
     trained_rooms: tuple[float, ...] = (1.5, 2.2)
     protocol: str = "transformer-short"
-    n_seeds: Count = 1
+    n_seeds: Repeats = 1
     closed_seeds: Count = 5  # of linear memories in closed form, and of those that are read by signs
 
 
 PRESETS = {
-    "smoke": Grid(linear=(16, 24), on_grid_linear=(16,), signs=(16, 24),
+    "smoke": Grid(linear=(16,), on_grid_linear=(16,), signs=(16,),
                   narrow=("values",), tables=(4,), rooms=(1.0,), closed_seeds=2),
     "quick": Grid(linear=(32, 64, 128, 256), low_rank=(32, 64, 128), closed=(16, 32, 48), solved=(8, 12, 16),
                   trained_linear=(24, 32, 48), trained_mlp=(8, 12, 16), on_grid_linear=(32, 48, 64),

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from facthold._util.errors import FactholdError, check_fits, unknown
+from facthold._util.errors import FactholdError, unknown
 from facthold._util.keys import derive
+from facthold._util.memory import Parts, memory_parts
 from facthold.lab import Account, Cell, Result, Values
 from facthold.lab.fields import Each, OneOf, Positive, Seeds, Shares
 from facthold.measure.grids import LADDER, SEARCH
@@ -194,8 +195,11 @@ class MemoryBits(MemoryCell, BitsCell):
             raise unknown("method that is read by signs", self.method, by_signs)
         if self.reading == SIGNS and not 2 <= self.d <= MOST_SIGNS:
             raise ValueError(f"d={self.d}: sign vectors of 2 to {MOST_SIGNS} coordinates can be counted")
+
+    @property
+    def needed(self) -> Parts:
         N = max(self.N(load) for load in self.loads)
-        check_fits(N=N, d=self.d, M=N, scores=True)
+        return memory_parts(N=N, d=self.d, M=N, m=self.m, scores=True)
 
     @property
     def made_by(self) -> dict[str, Any]:

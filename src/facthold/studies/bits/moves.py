@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count
+from facthold.lab.fields import Count, Repeats
 from facthold.studies.bits.efficiency import draw_counts
 from facthold.studies.bits.fact_bits import ROOMIER, TRAINED, FactBits
 from facthold.studies.bits.memory_bits import GOALS, best
@@ -28,11 +28,11 @@ class Grid:
     levels: tuple[int, ...]  # grids that models are trained on, besides being rounded afterwards; none: no training
     rooms: tuple[float, ...] = (1.5, 2.2)
     protocol: str = "transformer-short"
-    n_seeds: Count = 1
+    n_seeds: Repeats = 1
 
 
 PRESETS = {
-    "smoke": Grid(S=4, R=4, D=4, answers=(2,), sides=((8, 2),), shapes=(), levels=(), rooms=(1.0,)),
+    "smoke": Grid(S=4, R=4, D=4, answers=(2,), sides=(), shapes=(), levels=(), rooms=(1.0,)),
     "quick": Grid(S=16, R=16, D=8, answers=(2, 32), sides=((64, 4), (4, 64)),
                   shapes=((2.0, 0.0), (1.0, 1.0), (1.0, 8.0), (0.5, 8.0)), levels=(7, 15, 31)),
     "paper": Grid(S=32, R=32, D=8, answers=(2, 4, 16, 32), sides=((256, 4), (64, 16), (16, 64), (4, 256)),

@@ -181,5 +181,5 @@ CLAIM = Claim(
     "theorem-8", "theorem 8",
     "Zero loss on a table with hidden answer sets takes S R log2 D + (1 - c) R D log2(V/D) bits or more, c = 0.11, for "
     "V >= 2RD and S >= 8 D ln(2 D^2 log2 V): by the entropy of tables, by all learners of R = D = 1, and for models.",
-    cells, judge,
+    cells, judge, at_any_size="a bound for every table of these conditions, which its smoke tables fulfil",
 )  # fmt: skip

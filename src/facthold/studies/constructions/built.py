@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 
 from facthold._util.keys import derive
-from facthold.facts.problem import SEQUENCE, FactualRecall, seeded_recall
+from facthold.facts.problem import MOST_LENGTH, SEQUENCE, FactualRecall, seeded_recall
 from facthold.facts.table import TABLES, FactTable, random_share
 from facthold.lab import FLOAT_BITS, Account, Result, TableCell
-from facthold.lab.fields import Between, Count, OneOf, Seeds, Share, Whole
+from facthold.lab.fields import Between, Count, OneOf, Seeds, Share, Tolerance, Whole
 from facthold.measure.capacity import FOUND, spread
 from facthold.recipes import fact_recipe, fact_recipes
 from facthold.recipes.base import FactRecipe, Made, Sizes
@@ -114,7 +114,7 @@ class BuiltSize(ConstructionSize):
     table_kind: Annotated[str, OneOf(TABLES)] = "random"
     share: Share = 1.0  # share of S x R that is in the table
     draws: Count = 1  # prompts with fresh noise in which each fact is asked
-    tolerance: float = 0.03
+    tolerance: Tolerance = 0.03
 
     @property
     def searched(self) -> str:
@@ -168,7 +168,7 @@ class Attended(BuiltCell):
     kind: ClassVar[str] = "attended"
     counts_no_facts: ClassVar[str] = "attention in one prompt is measured, not facts"
 
-    T: Annotated[int, Between(least=3)] = 10
+    T: Annotated[int, Between(least=3, most=MOST_LENGTH)] = 10
     fact: Whole = 0  # which fact is asked, as a row of the table
     seed: int = 0
 

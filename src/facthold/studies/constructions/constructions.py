@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count
+from facthold.lab.fields import Positive, Repeats
 from facthold.measure.scaling import Fit
 from facthold.studies.constructions.built import Attended, BuiltSize, constructions
 from facthold.studies.judging import columns, constant, facts, grouped, n_params
@@ -29,11 +29,13 @@ class Grid:
     values: tuple[int, ...]  # S; d is searched
     selected: tuple[tuple[int, int], ...]  # (S, d)
     trained: tuple[tuple[float, float], ...]  # shapes (alpha, beta) of figure 4's trained transformers
-    n_seeds: Count = 3
+    n_seeds: Repeats = 3
+    tolerance: Positive = 0.03  # of the searches
 
 
 PRESETS = {
-    "smoke": Grid(attention=(4,), attention_mlp=(4,), values=(4, 6), selected=((6, 12),), trained=(), n_seeds=1),
+    "smoke": Grid(attention=(4,), attention_mlp=(4,), values=(4,), selected=((6, 12),), trained=(), n_seeds=1,
+                  tolerance=0.5),
     "quick": Grid(attention=(8, 12, 16), attention_mlp=(8, 12, 16), values=(8, 12, 16, 24, 32),
                   selected=((12, 14), (16, 18), (24, 24), (32, 32), (45, 45)), trained=((0.5, 2.0), (1.0, 4.0))),
     "paper": Grid(attention=(8, 12, 16, 24, 32), attention_mlp=(8, 12, 16, 24, 32), values=(8, 12, 16, 24, 32, 45, 64),

@@ -12,7 +12,7 @@ from facthold._util.errors import check_positive
 from facthold._util.keys import derive, fold
 from facthold.facts.problem import FactualRecall
 from facthold.lab import FLOAT_BITS, Account, Cell, Figure, Result, Values, style
-from facthold.lab.fields import Between, Count, Each, OneOf, Seeds
+from facthold.lab.fields import Between, Count, Each, OneOf, Repeats, Seeds
 from facthold.measure.grids import grid_of_bits
 from facthold.recipes import fact_recipe
 from facthold.studies.constructions.built import BuiltCell, constructions
@@ -171,7 +171,7 @@ class Grid:
     bits: tuple[int, ...]
     T: tuple[int, ...]
     draws: Count = 1
-    n_seeds: Count = 3
+    n_seeds: Repeats = 3
 
 
 _noise = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from facthold._util.keys import derive, fold
 from facthold.facts.problem import FactualRecall, seeded_recall
 from facthold.lab import Account, Result
-from facthold.lab.fields import Between, Count, Seeds, Share, Whole
+from facthold.lab.fields import Count, Seeds, Share, Tolerance, Whole
 from facthold.measure.capacity import FOUND, spread
 from facthold.studies.constructions.built import share_of
 from facthold.studies.smallest import SizeSearch, Trial
@@ -40,7 +40,7 @@ class MLPWidth(SizeSearch):
     share: Share = 1.0  # share of S x R that is in the table
     guess: Count
     asked: Count = 2048  # facts that are asked, at most: a random choice of each seed
-    tolerance: Annotated[float, Between(least=0)] = 0.02
+    tolerance: Tolerance = 0.02
     seeds: Seeds = (0, 1, 2)
 
     @property
@@ -100,7 +100,7 @@ class HeadWidth(SizeSearch):
     d: Whole = 0
     per_head: Count = 1
     guess: Count
-    tolerance: Annotated[float, Between(least=0)] = 0.03
+    tolerance: Tolerance = 0.03
     seeds: Seeds = (0, 1, 2)
 
     @property

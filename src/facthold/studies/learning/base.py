@@ -209,7 +209,7 @@ def failed(rows: Rows) -> str | None:
 
 def claimed(
     id: str, place: str, statement: str, cells: Callable[[str], list[Cell]], predicted: str,
-    problem: Callable[[Rows], str | None] = failed, changed: str = "",
+    problem: Callable[[Rows], str | None] = failed, changed: str = "", at_any_size: str = "",
 ) -> Callable[[Callable[[Rows], Measured]], Claim]:  # fmt: skip
     """The claim that the decorated function judges. Where there is a ``problem`` with the rows, it is the judgement."""
 
@@ -218,6 +218,6 @@ def claimed(
             words = problem(rows)
             return Judgement(predicted, *((words, "none", False) if words else judge(rows)))
 
-        return Claim(id, place, statement, cells, judged, changed)
+        return Claim(id, place, statement, cells, judged, changed, at_any_size)
 
     return decorate

@@ -48,6 +48,7 @@ def _where(row: Values) -> str:
     lambda preset: _flows(preset, STARTS),
     f"drifts below {DRIFT:g} of each token's own W_KQ^2, while the largest W_KQ comes to {GROWN:g} alpha or more; at "
     "first alpha^2 from assumption 2's start, (1 - |A|) alpha^2 from the all-equal one",
+    at_any_size="an identity of the flow of every table, held to the solver's tolerance",
 )  # fmt: skip
 def conserved(rows: Rows) -> Measured:
     """That weights have moved is part of it: what stands still conserves everything."""
@@ -229,6 +230,7 @@ def _by_proof(proof: Values) -> str:
     "sum_r p(r)^2 ||p*(. | r) - E p-hat||^2 <= eps_min^2 at some t <= T*; that t is max_r log(eps / (alpha sqrt(|A| + "
     f"1))) / lambda_r and that of the reduced equations, within {ON_TIME:.1%}",
     lambda rows: rows[0]["proof"]["failure"],
+    at_any_size="its one cell is the same at every preset",
 )  # fmt: skip
 def relations_learnt(rows: Rows) -> Measured:
     (r,), proof = rows, rows[0]["proof"]
@@ -251,6 +253,7 @@ def relations_learnt(rows: Rows) -> Measured:
     "second.",
     lambda preset: [Comparison(draws=at_preset({"smoke": 20, "quick": 200}, preset))],
     "log z inside its bounds by H or more and by 0 to H, with H above 1 among the draws; on them without slack",
+    at_any_size="an inequality for every equation; presets differ in how many are drawn",
 )  # fmt: skip
 def comparison(rows: Rows) -> Measured:
     (r,) = rows

@@ -45,10 +45,9 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(tables=((16, 2, 2),), alphas=(1e-4, 1e-5), ratios=((8, 2, 2), (16, 2, 2)),
-                  answers=((16, 2, 2), (16, 2, 4)), ratio_alpha=1e-4,
-                  lengths=(16,), order=((16, 2), (4, 32)), order_answers=4, order_alpha=1e-12, marginal_subjects=(4, 8),
-                  marginal=(2, 4), marginal_tables=1000, T=8, n_noise=4, marginal_noise=8),
+    "smoke": Grid(tables=((16, 2, 2),), alphas=(1e-4, 1e-5), ratios=((16, 2, 2),), answers=((16, 2, 2),),
+                  ratio_alpha=1e-4, lengths=(), order=((4, 32),), order_answers=4, order_alpha=1e-12,
+                  marginal_subjects=(4,), marginal=(2, 4), marginal_tables=1000, T=8, n_noise=4, marginal_noise=8),
     "quick": Grid(tables=((16, 4, 8), (32, 4, 4), (24, 3, 6)), alphas=(1e-4, 1e-5, 1e-6, 1e-7),
                   ratios=((16, 4, 8), (32, 4, 8), (64, 4, 8), (128, 4, 8)),
                   answers=((32, 4, 2), (32, 4, 4), (32, 4, 8), (32, 4, 16)), ratio_alpha=1e-4,

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from facthold._util.errors import check_fits
+from facthold._util.memory import Parts, memory_parts
 from facthold.lab import Account, Cell, Claim, Judgement, Result, Values, of_goal
-from facthold.lab.fields import Between, Count, OneOf, Positive, Seeds, Share, Whole
+from facthold.lab.fields import Count, OneOf, Positive, Seeds, Share, Tolerance, Whole
 from facthold.measure.capacity import Probe, Search, find_capacity, summary
 from facthold.memory import EMBEDDINGS, MAPS
 from facthold.recipes import MemoryRecipe, make_memory, memory_recipe, memory_recipes, training_member
@@ -65,7 +66,7 @@ class Capacity(MemoryCell):
     M: Count | None = None  # outputs; None: as many as inputs
     embeddings: Annotated[str, OneOf(EMBEDDINGS)] = "sphere"
     goal: Share = 0.99
-    tolerance: Annotated[float, Between(least=0)] = 0.01
+    tolerance: Tolerance = 0.01
     seeds: Seeds = SEEDS
     start: Positive = 1.0  # where the search starts, as a multiple of the recipe's own guess
     recall: Annotated[str, OneOf(("argmax", "exact"))] = "argmax"
@@ -75,8 +76,8 @@ class Capacity(MemoryCell):
         super().__post_init__()
         if self.recipe.protocol and self.recall != "argmax":
             raise ValueError(f"recall={self.recall!r}: training is judged by 'argmax'; take a construction")
-        N = max(2, round(self.guess))
-        check_fits(N=N, d=self.d, M=self.M or N, scores=self.recipe.holds_scores)
+        if not isfinite(self.guess):
+            raise ValueError(f"d={self.d} is too large: no memory of this size can be made")
 
     @classmethod
     def near(cls, N: float, grid: Any = None, *, digits: int = 3, **fields: Any) -> "Capacity":
@@ -103,6 +104,11 @@ class Capacity(MemoryCell):
         if protocol is not None:
             return len(self.seeds) * 1.3 * protocol.steps * (2 * flops / 6e10 + 6e-5)
         return len(self.seeds) * (10 * flops / 1e10 + 0.3)
+
+    @property
+    def needed(self) -> Parts:
+        N = max(2, round(self.guess))
+        return memory_parts(N=N, d=self.d, M=self.M or N, m=self.m, scores=self.recipe.holds_scores)
 
     def run(self) -> Result:
         ceiling = round(16 * self.guess)  # far above any recipe, or all that can exist

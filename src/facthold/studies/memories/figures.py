@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, OneOf
+from facthold.lab.fields import Count, Counts, OneOf, Repeats
 from facthold.measure.scaling import Fit
 from facthold.recipes import MemoryRecipe, memory_recipe, memory_recipes
 from facthold.recipes.base import LINEAR
@@ -31,7 +31,7 @@ class Grid:
 
     linear_d: Counts
     mlp_sizes: Sizes
-    n_seeds: Count = 5
+    n_seeds: Repeats = 5
     tolerance: float = 0.01
     linear_method: str = "train:linear-code"
     mlp_method: str = "train:mlp-code"
@@ -44,7 +44,7 @@ class FixedGrid:
     sizes: Sizes
     M: Count = 32
     map: Annotated[str, OneOf(("floor", "mod"))] = "floor"  # 'floor' as in the authors' code; 'mod' as in the text
-    n_seeds: Count = 5
+    n_seeds: Repeats = 5
     tolerance: float = 0.01
     method: str = "train:mlp-code"
 
@@ -150,7 +150,7 @@ class LadderGrid:
     trained_linear_d: Counts
     trained_mlp_d: Counts
     ratio: Count = 4
-    n_seeds: Count = 5
+    n_seeds: Repeats = 5
     tolerance: float = 0.02
 
     def d(self, recipe: MemoryRecipe) -> tuple[int, ...]:
@@ -161,8 +161,8 @@ class LadderGrid:
 
 
 LADDER = {
-    "smoke": LadderGrid(closed_d=(16, 22, 32), solved_d=(6, 8, 11), trained_linear_d=(8, 11, 16), trained_mlp_d=(6, 8),
-                        ratio=2, n_seeds=2, tolerance=0.1),
+    "smoke": LadderGrid(closed_d=(16, 22), solved_d=(6,), trained_linear_d=(8, 11), trained_mlp_d=(6,), ratio=2,
+                        n_seeds=2, tolerance=0.1),
     # The trained memories are those of figure 1: the same cells, computed once.
     "quick": LadderGrid(closed_d=(22, 32, 45, 64), solved_d=(11, 16, 22), trained_linear_d=PRESETS["quick"].linear_d,
                         trained_mlp_d=(8, 11, 16), tolerance=PRESETS["quick"].tolerance),

@@ -260,16 +260,17 @@ def judge_step(rows: Sequence[Values]) -> Judgement:
     return Judgement("no difference", measured, f"exact; rounding bound {worst['rounding']:.1e}", holds)
 
 
+MOMENTS = "the moments are exact at every N and d, and are held to the standard error of the draws"
 CLAIMS = (
     Claim(
         "margin-in-image", "theorem 1, proof",
         "The outer product's margin against another input's output has mean 1 and variance 2/d + 1/d^2 + 2(N-2)/d^2.",
-        partial(margin_cells, in_image=True), judge_margins, NARROWED,
+        partial(margin_cells, in_image=True), judge_margins, NARROWED, MOMENTS,
     ),
     Claim(
         "margin-outside-image", "theorem 1, proof",
         "The outer product's margin against an output of no input has mean 1 and variance 1/d + 2(N-1)/d^2.",
-        partial(margin_cells, in_image=False), judge_margins, NARROWED,
+        partial(margin_cells, in_image=False), judge_margins, NARROWED, MOMENTS,
     ),
     Claim(
         "rounding", "corollary 2; sizes beyond",
@@ -284,5 +285,6 @@ CLAIMS = (
         "gradient-step", "section 3.1",
         "Theorem 1's memories are one gradient step on the correlation loss: of W, or of U with V fixed at rank m.",
         lambda preset: [GradientStep(N=N, d=d, m=m) for N, d, m in at_preset(STEP_SIZES, preset)], judge_step,
+        at_any_size="an identity of matrices, held to the rounding of float64",
     ),
 )  # fmt: skip

@@ -230,6 +230,7 @@ CLAIMS = (
         "The scores of W = sum alpha_zy u_y e_z^T have mean alpha_zy, and the variance that the weights which share z "
         "or y (over d) and all others (over d^2) give.",
         lambda preset: score_cells(preset, step=False), judge_scores,
+        at_any_size="the moments are exact at every size, and are held to the standard error of the draws",
     ),
     Claim(
         "gradient-memory", "slides",

@@ -13,7 +13,7 @@ from facthold.facts.problem import seeded_recall, variant
 from facthold.facts.real import find_source, sample_subjects
 from facthold.facts.table import FactTable
 from facthold.lab import Account, TableCell, of_accuracy
-from facthold.lab.fields import Count, Whole
+from facthold.lab.fields import Count, Repeats, Whole
 from facthold.models.sizes import Shape, shape_of
 from facthold.recipes.base import Made
 from facthold.theory.limits_facts import no_bound
@@ -163,7 +163,7 @@ class ModelGrid:
     n_params: Whole = 0  # parameters of each trained model, about
     H: Count = 8
     protocol: str = "transformer-short"
-    n_seeds: Count = 1
+    n_seeds: Repeats = 1
 
     @property
     def table(self) -> dict[str, Any]:

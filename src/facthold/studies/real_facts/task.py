@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
+from facthold.lab.fields import Count
 from facthold.studies.judging import grouped
 from facthold.studies.real_facts.base import RANDOM
 from facthold.studies.real_facts.transfer import TableSize
@@ -23,7 +24,7 @@ class Grid:
     random_tasks: tuple[Task, ...]
     countries: tuple[Task, ...] = ()
     airports: tuple[Task, ...] = ()
-    n_airports: int = 2500
+    n_airports: Count = 2500
 
 
 _noise: tuple[Task, ...] = ((32, "text"), (0, "text"), (256, "text"), (1024, "text"), (0, "answers"))

@@ -91,7 +91,7 @@ _random = (
     (500, 8, 125), (1000, 5, 30), (1000, 5, 500),
 )  # fmt: skip
 PRESETS = {
-    "smoke": Grid(random=((12, 2, 4), (16, 3, 8), (24, 2, 24)), countries=(12, 24)),
+    "smoke": Grid(random=((12, 2, 4), (16, 3, 8), (24, 2, 24)), countries=(12,)),
     "quick": Grid(random=_random, countries=(60, 120, 0), elements=(0,), airports=(125, 250, 500, 1000)),
     "paper": Grid(
         random=(*_random, (1000, 8, 1000), (2000, 5, 8), (2000, 8, 250), (4000, 5, 2000), (4000, 8, 60)),

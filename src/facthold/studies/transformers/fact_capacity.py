@@ -3,22 +3,32 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import count
 from math import isfinite, isqrt, sqrt
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.errors import check_positive
+from facthold._util.memory import Parts
 from facthold._util.padding import geometric
-from facthold.facts.problem import SEQUENCE, VARIANTS, FactualRecall, seeded_recall, seeded_table, variant
+from facthold.construct.dimensions import smallest
+from facthold.facts.problem import MOST_LENGTH, SEQUENCE, VARIANTS, FactualRecall, seeded_recall, seeded_table, variant
 from facthold.facts.table import TABLES, FactTable
 from facthold.lab import Account, Cell, Result, TableCell, of_accuracy, of_goal
-from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds, Share, Whole
+from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds, Share, Tolerance, Whole
 from facthold.measure.capacity import FOUND, Probe, Search, find_capacity, spread, summary
 from facthold.models.sizes import Shape
 from facthold.studies.memories.capacity import searched
 from facthold.theory.bounds import FACTS_A_PARAMETER
 from facthold.theory.limits_facts import no_bound
-from facthold.train.protocols import AUTHORS, BATCH, PROTOCOLS, RULES, Protocol, protocol, step_seconds
+from facthold.train.protocols import (
+    AUTHORS,
+    BATCH,
+    PROTOCOLS,
+    RULES,
+    Protocol,
+    protocol,
+    step_seconds,
+    training_memory,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from facthold.train.engine import Member
@@ -32,7 +42,7 @@ class TrainedCell(Cell):
     """A transformer of one size that is trained on tables of facts."""
 
     table: Annotated[str, OneOf(TABLES)] = "random"
-    T: Annotated[int, Between(least=3)] = SEQUENCE
+    T: Annotated[int, Between(least=3, most=MOST_LENGTH)] = SEQUENCE
     variant: Annotated[str, OneOf(VARIANTS)] = "code"
     protocol: Annotated[str, OneOf(PROTOCOLS)] = "transformer-code"
 
@@ -91,7 +101,7 @@ class FactCapacity(TrainedCell):
     # 'best': 99% of all facts at any evaluation; 'final': at the end of training; 'authors': 99% of a sample at any.
     rule: Annotated[str, OneOf(RULES)] = "best"
     goal: Share = 0.99
-    tolerance: Annotated[float, Between(least=0)] = 0.0  # of S, relative; 0: neighbouring integers
+    tolerance: Tolerance = 0.0  # of S, relative; 0: neighbouring integers
     seeds: Seeds = (0, 1, 2)
     start: Positive = 1.0  # where the search starts, as a multiple of the scaling guess
 
@@ -122,6 +132,11 @@ class FactCapacity(TrainedCell):
         answers = "" if self.D == 8 else " D=S" if self.D is None else f" D={self.D}"
         return kind + answers + ("" if self.growth == "S=R" else f" {self.growth}")
 
+    @property
+    def needed(self) -> Parts:
+        S = self.guess
+        return training_memory(self.sizes, S, self.R(S), self.R(S) * (self.D or S), self.T)
+
     def R(self, S: int) -> int:
         return GROWTH[self.growth](S)
 
@@ -129,7 +144,7 @@ class FactCapacity(TrainedCell):
     def guess(self) -> int:
         """S at a share of the guide line: a probe is cheap below the capacity, and slow at it."""
         facts = self.start * FACTS_A_PARAMETER * self.n_params
-        return next(S for S in count(2) if (S + 1) * self.R(S + 1) > facts)
+        return smallest(lambda S: S >= 2 and (S + 1) * self.R(S + 1) > facts, 2 + int(facts))
 
     @property
     def cost(self) -> float:
@@ -210,6 +225,10 @@ class OneTable(TrainedCell, TableCell):
     H: Count
     d_h: Count
     seed: int = 0
+
+    @property
+    def needed(self) -> Parts:
+        return training_memory(self.sizes, self.S, self.R, self.R * self.D, self.T)
 
     @property
     def attention_params(self) -> int:

@@ -112,6 +112,6 @@ CLAIMS = (
         "nothing-below-theorem-7", "theorem 7; beyond: facts with p(s, r)",
         "No memory and no transformer of B bits loses less than theorem 7 allows, on average over maps, for power laws "
         "in x and in (s, r).",
-        bound_cells, judge_bound,
+        bound_cells, judge_bound, at_any_size="a bound for every number of bits",
     ),
 )  # fmt: skip

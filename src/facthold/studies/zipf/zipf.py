@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, Positive
+from facthold.lab.fields import Count, Counts, Positive, Repeats
 from facthold.measure.scaling import Fit, fit_exponent
 from facthold.recipes import memory_recipe
 from facthold.recipes.base import LINEAR
@@ -46,7 +46,7 @@ class Grid:
     lrs: tuple[float, ...] = (2e-2,)
     taught: tuple[tuple[float, float], ...] = ((1.5, 0.0),)  # laws for which the most frequent facts are taught too
     share: Positive = 0.05  # so many of them per parameter
-    n_seeds: Count = 3
+    n_seeds: Repeats = 3
     transformer_seeds: Count = 3
 
 

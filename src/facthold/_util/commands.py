@@ -1,0 +1,23 @@
+"""Words for what commands print: other commands, which can be pasted into a shell as they are, and times."""
+
+import shlex
+from typing import Any
+
+
+def command(name: str, *arguments: Any, **options: Any) -> str:
+    """``command("figure", "fig1", store="my results.sqlite", plot_only=True)`` is
+    "facthold figure fig1 --store 'my results.sqlite' --plot-only". What is None or False was not given."""
+    words = ["facthold", name, *map(str, arguments)]
+    for option, value in options.items():
+        if value is not None and value is not False:
+            words.append(f"-{option}" if len(option) == 1 else f"--{option.replace('_', '-')}")
+            words += [] if value is True else [f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join(words)
+
+
+def duration(seconds: float) -> str:
+    """'8.4 s', '12 min 5 s', '3 h 20 min'."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
