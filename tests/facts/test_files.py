@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
-import facthold.facts.formats
+import facthold.facts.contents
 from facthold._util.errors import FactholdError
 from facthold.facts.files import read_facts, write_facts
 from facthold.facts.formats import FORMATS
@@ -342,7 +342,7 @@ def test_a_file_that_does_not_fit_in_memory_is_refused(
     """Before it is read: a sparse file of 2^50 bytes. And by its rows: a machine where a row takes a fortune."""
     file = write_facts(tmp_path / f"facts{ending}", CAPITALS)
     read_facts(file)
-    monkeypatch.setattr(facthold.facts.formats, "MEMORY_A_ROW", 1 << 50)
+    monkeypatch.setattr(facthold.facts.contents, "MEMORY_A_ROW", 1 << 50)
     refused(file, "needs about .* GiB of memory, and there is .* to use; keep fewer rows, or split the file")
     if ending != ".parquet":
         monkeypatch.undo()

@@ -4,34 +4,21 @@ frames, lists and dictionaries."""
 import bisect
 import csv
 import difflib
-import gzip
 import io
 import json
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from facthold._util.errors import FactholdError, optional
-from facthold._util.memory import check_memory
+from facthold.facts.contents import GZIP, check_fits, check_readable, contents_of, is_packed, text_of
 
 COLUMNS = ("subject", "relation", "answer")
 QUESTION = COLUMNS[:2]  # what a file of questions needs
 PROBABILITY = "p"
-GZIP = ".gz"  # after any of the endings
-BLOCK = 1 << 20  # bytes that are unpacked at a time: a small file may unpack to one that fits nowhere
-# Bytes of memory that a byte of a file takes while it is read, and a row of it: a short one is mostly objects.
-MEMORY_A_BYTE, MEMORY_A_ROW = 6, 600
-OTHER_KINDS = {  # what a file is by its first bytes, and what to do about it
-    b"PK\x03\x04": "a zip archive or a workbook; save the sheet as CSV in UTF-8",
-    b"\x1f\x8b": "compressed with gzip; give it a name that ends in .gz, such as facts.csv.gz",
-    b"PAR1": "Parquet; give it a name that ends in .parquet",
-    b"\xff\xfe": "text in UTF-16; save it in UTF-8, as by: iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "text in UTF-16; save it in UTF-8, as by: iconv -f UTF-16 -t UTF-8",
-}
 WRITTEN = "write a list of objects with subject, relation and answer, or {subject: {relation: answer}}"
 
 Rows = Iterator[tuple[int, Sequence[Any]]]  # numbers, with subject, relation, answer and perhaps p as they stand there
@@ -91,11 +78,6 @@ def ending_of(path: Path, known: Iterable[str]) -> str | None:
     return ending if ending in known else None
 
 
-def is_packed(path: Path) -> bool:
-    """Whether the name says that the file is compressed."""
-    return path.suffix.lower() == GZIP
-
-
 def endings(known: Iterable[str]) -> str:
     """The endings in words, for a message."""
     return f"{', '.join(known)}, or one of these and {GZIP}"
@@ -107,7 +89,7 @@ def _file(path: Path, columns: Sequence[str]) -> Source:
     if ending is None and path.exists() and not path.is_file() and not path.is_dir():
         ending = ".csv"
     if ending is None:
-        _check_readable(path)
+        check_readable(path)
         raise FactholdError(
             f"{path}: facts are in files whose names end in {endings(FORMATS)}, not in {''.join(path.suffixes[-2:])!r}"
         )
@@ -144,7 +126,7 @@ def _places(where: str, header: Sequence[str], columns: Sequence[str]) -> list[i
 
 def _separated(delimiter: str, path: Path, columns: Sequence[str]) -> Rows:
     """CSV and TSV: a header that names the columns, then a row a line, or several lines within quotes."""
-    text = _text(path)
+    text = text_of(path)
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # how long a name may be is for `names.unfit` to say
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
@@ -188,7 +170,7 @@ class _Json:
     """The text of a file with JSON in it, read value by value, so that each has its line."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.text = path, _text(path)
+        self.path, self.text = path, text_of(path)
         self.ends = [found.start() for found in re.finditer("\n", self.text)]
 
     def where(self, at: int) -> str:
@@ -302,7 +284,7 @@ def _shown(value: Any) -> str:
 
 def _json_lines(path: Path, columns: Sequence[str]) -> Rows:
     """An object a line."""
-    lines = [(number, line) for number, line in enumerate(_text(path).split("\n"), start=1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text_of(path).split("\n"), start=1) if line.strip()]
     if not lines:
         raise FactholdError(f"{path} is empty; write an object with subject, relation, answer a line")
     for number, line in lines:
@@ -321,12 +303,12 @@ def _parquet(path: Path, columns: Sequence[str]) -> Rows:
     """Columns of text, numbers or booleans, as other tools write them."""
     needed = f"{path} needs pyarrow to be read: pip install 'facthold[parquet]'"
     pa, pq = optional(needed, "pyarrow", "pyarrow.parquet")
-    _check_readable(path)
+    check_readable(path)
     try:
-        with pq.ParquetFile(io.BytesIO(_contents(path)) if is_packed(path) else path) as file:
+        with pq.ParquetFile(io.BytesIO(contents_of(path)) if is_packed(path) else path) as file:
             names = [file.schema_arrow.names[i] for i in _places(str(path), file.schema_arrow.names, columns)]
             groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
-            _check_fits(path, sum(groups), file.metadata.num_rows)
+            check_fits(path, sum(groups), file.metadata.num_rows)
             batches = (pa.Table.from_batches([batch]) for batch in file.iter_batches(columns=names))
             yield from enumerate((row for batch in batches for row in _frame(str(path), batch, columns)), start=1)
     except (pa.ArrowException, OSError) as error:
@@ -365,63 +347,6 @@ def _as_text(where: str, name: str, value: Any) -> str:
         missing = True
     text = "" if missing else str(value)
     return text.lower() if text in ("True", "False") else text
-
-
-def _text(path: Path) -> str:
-    """The text of a file, in UTF-8, with or without a byte order mark."""
-    _check_readable(path)
-    contents = _contents(path)
-    _check_fits(path, len(contents), contents.count(b"\n"))
-    for mark, kind in OTHER_KINDS.items():
-        if contents.startswith(mark):
-            raise FactholdError(f"{path} is {kind}")
-    if (nul := contents.find(b"\0")) >= 0:
-        line = contents.count(b"\n", 0, nul) + 1
-        raise FactholdError(f"{path}, line {line}: a NUL byte, so this is no text; save the facts as text in UTF-8")
-    try:
-        return contents.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = contents.count(b"\n", 0, error.start) + 1
-        raise FactholdError(
-            f"{path}, line {line}: not text in UTF-8 (byte 0x{contents[error.start]:02x}); "
-            "save it in UTF-8, as by: iconv -f LATIN1 -t UTF-8"
-        ) from error
-
-
-def _contents(path: Path) -> bytes:
-    """The bytes of a file, unpacked where its name says that they are packed."""
-    try:
-        _check_fits(path, path.stat().st_size)
-        contents = path.read_bytes()
-        return _unpacked(path, contents) if is_packed(path) else contents
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise FactholdError(
-            f"{path} is not gzip that can be unpacked ({error}); take .gz off its name if it is not packed, or get it "
-            "again"
-        ) from error
-    except OSError as error:
-        raise FactholdError(f"cannot read {path}: {error.strerror or error}; give another file of facts") from error
-
-
-def _unpacked(path: Path, contents: bytes) -> bytes:
-    unpacked = io.BytesIO()
-    with gzip.GzipFile(fileobj=io.BytesIO(contents)) as stream:
-        while block := stream.read(BLOCK):
-            unpacked.write(block)
-            _check_fits(path, unpacked.tell())
-    return unpacked.getvalue()
-
-
-def _check_readable(path: Path) -> None:
-    if path.is_dir():
-        raise FactholdError(f"{path} is a folder; give a file of facts")
-    if not path.exists():
-        raise FactholdError(f"no such file: {path}")
-
-
-def _check_fits(path: Path, size: int, rows: int = 0) -> None:
-    """Refuse a file that this machine cannot hold, before it is read, and again when its rows are known."""
-    check_memory(f"reading {path}", MEMORY_A_BYTE * size + MEMORY_A_ROW * rows, "keep fewer rows, or split the file")
 
 
 FORMATS: dict[str, Reader] = {
