@@ -154,7 +154,7 @@ def check_apart(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         for path in value if isinstance(value, list | tuple) else [value]:
             if name != "output" and isinstance(path, Path | str) and _same(output, path):
-                raise ValueError(f"output={output} is {name}={path} itself, which would be lost; give another name")
+                raise ValueError(f"output={output} is the input {path} itself, which would be lost; give another name")
 
 
 def _same(one: Path, other: Path | str) -> bool:

@@ -149,7 +149,7 @@ def _say(about: dict[str, Any]) -> None:
     if "file" in about:
         before, after, float32 = about["model_bytes"], about["file_bytes"], 4 * rows[0]["n_weights"]
         smaller = f"{before / after:.3g} times smaller" if after < before else "not smaller"
-        typer.echo(
+        paragraph(
             f"model: {file_in_words(about)}\n"
             f"the file is {smaller} than {about['model']} with {before:,} bytes; its weights, {float32:,} bytes in "
             f"float32, are {float32 / about['weight_bytes']:.3g} times smaller"
