@@ -293,7 +293,7 @@ def test_the_same_facts_are_packed_to_the_same_bytes(tmp_path: Path) -> None:
     for ending in (".csv.gz", ".json"):
         other = (tmp_path / "a.json.gz").rename(tmp_path / f"other{ending}")
         before = other.read_bytes()
-        with pytest.raises(FactholdError, match="is there already, and is JSON, packed by gzip"):
+        with pytest.raises(FactholdError, match="and is JSON that begins with 'subject', packed by gzip"):
             write_facts(other, CAPITALS)
         assert other.read_bytes() == before
         write_facts(tmp_path / "a.json.gz", CAPITALS)
@@ -332,7 +332,7 @@ def test_a_system_error_while_reading_is_one_line(tmp_path: Path, monkeypatch: p
 
     file = text_file(tmp_path, HEADER)
     monkeypatch.setattr(Path, "read_bytes", fail)
-    refused(file, "cannot read .*: Permission denied; give another file")
+    refused(file, "cannot read .*: Permission denied; give a file of facts")
 
 
 @each_format

@@ -5,20 +5,24 @@ import csv
 import fcntl
 import glob
 import os
+import re
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from facthold._util.errors import FactholdError
 
 MODEL, STORE, PARQUET, GIF, PNG = "a model", "a store of results", "a Parquet file", "a GIF", "a PNG picture"
-SVG, PAGE, JSON, TEXT = "an SVG picture", "a page", "JSON", "text"
+SVG, PAGE, TEXT = "an SVG picture", "a report", "text"
 EMPTY, OTHER = "empty", "a file that facthold does not write"
 MAGIC = {b"SQLite format 3\0": STORE, b"PAR1": PARQUET, b"GIF8": GIF, b"\x89PNG": PNG}
-STARTS = {"<!doctype html": PAGE, "<?xml": SVG, "<svg": SVG, "{": JSON, "[": JSON}
+STARTS = {"<?xml": SVG, "<svg": SVG}
+GENERATOR = '<meta name="generator" content="facthold">'  # near the beginning of every page that facthold writes
+OURS = re.compile(rb'\s*\{\s*"__metadata__"\s*:\s*\{\s*"(about|checksums)"')  # the header of a model, in safetensors
+FIRST_KEY = re.compile(r'[\[{\s]*"((?:[^"\\]|\\.)*)"\s*:')  # of JSON: of the object that it is, or of the first in it
 GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
 LOOKED = 4096  # bytes at the start of a file that say what it is
 ROOM = 1 << 18  # bytes that a disk must take before anything is computed for it
@@ -35,6 +39,11 @@ def table_of(columns: Sequence[str]) -> str:
         if tuple(columns[: len(first)]) == first:
             return f"a table that begins with the columns {', '.join(first)}"
     return f"a table with the columns {', '.join(columns)}"
+
+
+def json_of(first: str) -> str:
+    """The kind of a JSON file: by the first key of it, or of the first object that it lists."""
+    return f"JSON that begins with {first!r}"
 
 
 def packed(kind: str) -> str:
@@ -60,8 +69,7 @@ def _kind(head: bytes, size: int) -> str:
     for magic, kind in MAGIC.items():
         if head.startswith(magic):
             return kind
-    length = int.from_bytes(head[:8], "little")  # safetensors: the length of a header in JSON, and the header
-    if len(head) > 8 and head[8:9] == b"{" and length < size:
+    if OURS.match(head, 8) and int.from_bytes(head[:8], "little") < size:
         return MODEL
     try:
         text = head.decode("utf-8-sig" if len(head) < LOOKED else "utf-8", "strict" if len(head) < LOOKED else "ignore")
@@ -69,11 +77,19 @@ def _kind(head: bytes, size: int) -> str:
         return OTHER
     if "\0" in text:
         return OTHER
+    text = text.lstrip("\ufeff")
+    if not text:
+        return EMPTY
     start = text.lstrip().lower()
     for beginning, kind in STARTS.items():
         if start.startswith(beginning):
             return kind
-    first = text.lstrip("\ufeff").splitlines()[0]
+    if start.startswith(("<!doctype html", "<html")):
+        return PAGE if GENERATOR in text else "a page that facthold did not write"
+    if start.startswith(("{", "[")):
+        key = FIRST_KEY.match(text)
+        return json_of(key[1]) if key else "JSON"
+    first = text.splitlines()[0]
     delimiter = "\t" if "\t" in first else ","
     columns = next(csv.reader([first], delimiter=delimiter), [])
     return table_of([name.strip() for name in columns]) if len(columns) > 1 else TEXT
@@ -98,6 +114,11 @@ def check_output(path: str | Path, kind: str) -> bool:
     if there not in (kind, EMPTY):
         raise FactholdError(f"{path} is there already, and is {there}; {kind} would take its place: give another name")
     return True
+
+
+def check_outputs(files: Mapping[Path, str]) -> list[Path]:
+    """Which of these would take the place of older ones, by path and kind: see `check_output`. Folders may be new."""
+    return [path for path, kind in files.items() if path.parent.exists() and check_output(path, kind)]
 
 
 def check_room(folder: Path) -> None:

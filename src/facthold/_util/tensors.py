@@ -13,10 +13,12 @@ from safetensors.numpy import load, save
 
 import facthold
 from facthold._util.errors import FactholdError, FactholdWarning
+from facthold._util.memory import check_memory
 
 FORMAT = 2  # 1 had no checksums
 ABOUT, CHECKSUMS, METADATA = "about", "checksums", "__metadata__"
 DIGITS = 16  # of a checksum: enough against chance, which is all that a checksum in the same file can be for
+COPIES = 4  # of a file in memory while it is read: its bytes, arrays, and what a model makes of them
 AGAIN = "copy it again, or build it again"
 UNREADABLE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
@@ -47,6 +49,7 @@ def _in_order(contents: bytes) -> bytes:
 def read_tensors(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays of such a file, and what it says about them, if nothing of it has changed since it was written."""
     try:
+        check_memory(f"reading {path}", COPIES * Path(path).stat().st_size, "take a machine with more")
         raw = Path(path).read_bytes()
     except OSError as error:
         raise FactholdError(f"cannot read {path}: {error.strerror or error}") from error

@@ -3,10 +3,11 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from facthold._util.commands import duration
+from facthold._util.commands import command, duration
 from facthold.cli.app import heed
 from facthold.cli.printing import count, filled, messages
 from facthold.lab.api import AnyStore, opened
@@ -36,15 +37,16 @@ def find_place(workers: int | None, ray: str | None) -> Place:
 
 def compute_cells(title: str, cells: Sequence[Cell], store: AnyStore, place: Place) -> Rows:
     """The rows of these cells, computed where they are not stored, with a bar or lines that say how far it is."""
-    with opened(store, cells=cells) as kept, CellProgress(title) as progress:
+    with opened(store, cells=cells) as kept, CellProgress(title, kept.path) as progress:
         return run_cells(cells, kept, progress, place=place, title=title)
 
 
 class CellProgress(Listener, AbstractContextManager["CellProgress"]):
     """Says how far a run is."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, store: Path | None = None) -> None:
         self.title, self.tally, self.stored = title, Tally([]), 0
+        self.status = command("status", store=store)
         self.shown: dict[str, Best] = {}  # the most facts of each shape that were told
         self.bar: Progress | None = None
         self.waits = False  # whether it has been said that nothing is left but to wait
@@ -89,7 +91,7 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
 
     def held(self, n: int) -> None:
         if not self.waits:
-            self._say(f"waiting for {count(n, 'cell')} that another process computes: see facthold status")
+            self._say(f"waiting for {count(n, 'cell')} that another process computes: see {self.status}")
         self.waits = True
 
     def finished(self, cell: Cell, result: Result, seconds: float) -> None:

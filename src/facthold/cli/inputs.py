@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from facthold._util.errors import FactholdError, check_one_of
-from facthold._util.files import check_output, check_room
+from facthold._util.files import check_output, check_outputs, check_room
 from facthold._util.memory import check_memory
 from facthold.cli.printing import count, messages, paragraph
 from facthold.facts.files import read_facts
@@ -29,17 +29,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def writable(folder: Path) -> None:
-    """Make sure of the folder before computing for minutes. It may be new; the one that it is in may not."""
+def writable(folder: Path, files: Mapping[Path, str] | None = None) -> None:
+    """Make sure of a folder, and of the files in it, before computing for minutes; say which older ones are replaced.
+    The folder may be new (then it is made when there is something to put into it); the one that it is in may not."""
     try:
         if not folder.exists() and not folder.parent.is_dir():
             raise FactholdError(
                 f"cannot make the folder {folder}: there is no {folder.parent}; make it first, or check the name"
             )
-        folder.mkdir(exist_ok=True)
-        check_room(folder)
+        if folder.exists() and not folder.is_dir():
+            raise FactholdError(f"{folder} is a file, not a folder; give another output")
+        check_room(folder if folder.exists() else folder.parent)
     except OSError as error:
         raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another output") from error
+    if replaced := [path.name for path in check_outputs(files or {})]:
+        few = ", ".join(replaced[:2]) + (f" and {len(replaced) - 2} more" if len(replaced) > 2 else "")
+        messages.print(f"in {folder} older files are replaced: {few}", markup=False)
 
 
 def writable_file(output: Path | None, kind: str) -> None:

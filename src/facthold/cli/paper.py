@@ -8,13 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from facthold._util.commands import command as hint
-from facthold._util.commands import duration
+from facthold._util.commands import duration, shorten
 from facthold._util.errors import FactholdError, unknown
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import CellProgress, find_place
 from facthold.cli.inputs import refuse, split_names, writable
-from facthold.cli.printing import count, filled, messages, paragraph, print_json, shorten, show, width
+from facthold.cli.printing import count, filled, messages, paragraph, print_json, show, width
 from facthold.lab import api, registry
 from facthold.lab.cells import Cell
 from facthold.lab.claim import MEANINGS, Judged
@@ -46,8 +46,8 @@ def figure(
     cells = api.figure_cells(registry.figure(name), preset, changes)
     if dry:
         return dry_run(name, cells, store, place, json=json)
-    writable(output)
-    with CellProgress(name) as progress:
+    writable(output, registry.figure(name).files(output, api.label_of(preset, changes)))
+    with CellProgress(name, store) as progress:
         drawn = api.run_figure(
             name, preset, changes=changes, store=store, out=output, place=place, compute=not plot_only,
             listener=progress,
@@ -88,7 +88,7 @@ def verify(
     of the gradient step are float64.
     """
     place = find_place(workers, ray)
-    with CellProgress("claims") as progress:
+    with CellProgress("claims", store) as progress:
         judged = api.verify(
             *(ids or ()), preset=preset, store=store, place=place, compute=not stored, listener=progress
         )
@@ -129,8 +129,8 @@ def reproduce(
         messages.print(filled(f"{name} is left out: {reason}"), markup=False)
     if dry:
         return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
-    writable(output)
-    with CellProgress("figures and claims") as progress:
+    writable(output, api.report_files(wanted, preset, changes, output))
+    with CellProgress("figures and claims", store) as progress:
         done = api.reproduce(
             *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,
             judge=[claim.id for claim in claims], options=given(store, output, config),

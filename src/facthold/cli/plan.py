@@ -11,13 +11,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from facthold._util.files import JSON
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_given, refuse, writable_file
 from facthold.cli.printing import amount, count, paragraph, print_json, show, size_text, times_text, width
 from facthold.facts.table import FactTable
-from facthold.plan.calibrations import FILE, Calibrations, product_rate, read, write
+from facthold.models.sizes import Shape
+from facthold.plan.calibrations import FILE, KIND, Calibrations, product_rate, read, write
 from facthold.plan.plan import ACCURACY, DAY, LONGEST, Plan, Planned, fit_laws
 from facthold.plan.plan import plan as make_plan
 from facthold.recipes import fact_recipes
@@ -97,9 +97,8 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
         _show_rows(shown)
     if made.out_of_reach:
         paragraph(made.out_of_reach)
-    for row in made.rows:
-        if row.reason is not None:
-            paragraph(f"{row.name}: {row.reason}")
+    for reason in dict.fromkeys(row.reason for row in made.rows if row.reason is not None):
+        paragraph(f"{', '.join(row.name for row in made.rows if row.reason == reason)}: {reason}")
     _warn(shown)
     goals = {row.name: row.question.accuracy for row in shown if row.question is not None}
     for goal in sorted({*goals.values()} - {q.accuracy}):
@@ -113,28 +112,30 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
         "params: enough for 9 of 10 new random tables or more; "
         + ("from: enough for 1 of 10 or fewer; " if width() >= COLUMNS else "")
         + f"times: calibrated at {made.calibrations.gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
+        + ("" if width() >= COLUMNS else f"; d, H, d_h, m and megabytes: in {COLUMNS} columns, or by --json")
     )
     if best := made.best:
         typer.echo(f"smallest: {best.name}; {best.command(file)}")
 
 
 def _show_rows(rows: Sequence[Planned]) -> None:
+    """What a narrow terminal shows at a glance, and what a wide one has room for beside it."""
     wide = width() >= COLUMNS
-    formats = {"f32": "float32", "bf16": "bfloat16", "int8": "int8"} if wide else {"f32": "float32"}
-    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), title="sizes in MB", title_justify="right")
-    for name in ("recipe", "d", "H", "d_h", "m", "params", *(["from"] if wide else []), *formats, "time"):
+    formats = {"f32": "float32", "bf16": "bfloat16", "int8": "int8"} if wide else {}
+    title = {"title": "sizes in MB", "title_justify": "right"} if wide else {}
+    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), **title)  # type: ignore[arg-type]
+    names = ["recipe", *Shape._fields, "params", "from", *formats, "time"] if wide else ["recipe", "params", "time"]
+    for name in names:
         shown.add_column(name, justify="left" if name == "recipe" else "right", no_wrap=True)
     for row in rows:
         if row.shape is not None and row.params is not None:
-            sizes = (
-                *row.shape,
-                row.n_params,
-                *([row.params.low] if wide else []),
-                *(row.megabytes[name] for name in formats.values()),
-            )
+            sizes = {
+                **row.shape._asdict(), "params": row.n_params, "from": row.params.low,
+                **{name: row.megabytes[kind] for name, kind in formats.items()},
+            }  # fmt: skip
             shown.add_row(
                 row.name + ("*" if row.outside else ""),
-                *("-" if size is None else amount(size, 5) for size in sizes),
+                *("-" if sizes[name] is None else amount(sizes[name], 5) for name in names[1:-1]),
                 "?" if row.seconds is None else times_text(row.seconds),
             )
     Console(highlight=False, markup=False, width=width()).print(shown)
@@ -178,7 +179,7 @@ def refresh(store: Path | None, output: Path, json: bool, place: Any = None) -> 
     from facthold.lab.workers import Workers
     from facthold.studies.sizes.calibrations import calibration, cells
 
-    writable_file(output, JSON)
+    writable_file(output, KIND)
     before, wanted = product_rate(), cells()
     rows = compute_cells("calibrations", [cell for *_, cell in wanted], store, place or Workers(1))
     gflops = (before + product_rate()) / 2

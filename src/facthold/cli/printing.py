@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from facthold._util.commands import shorten
+
 if TYPE_CHECKING:
     from facthold.plan.laws import Interval
 
@@ -56,11 +58,6 @@ def filled(text: str, indent: str | None = None, first: str | None = None) -> st
 def paragraph(text: str, indent: str | None = None, *, first: str | None = None, err: bool = False) -> None:
     """Print what is to be read, in lines that fit; see `filled`."""
     typer.echo(filled(text, indent, first), err=err)
-
-
-def shorten(text: str, width: int) -> str:
-    """The text on one line of so many columns: its first words, where it is longer."""
-    return textwrap.shorten(text, width, placeholder=" ...")
 
 
 def print_json(value: Any) -> None:

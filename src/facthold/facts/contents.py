@@ -1,8 +1,10 @@
 """The bytes and the text of a file of facts, unpacked where they are packed; or one line on why it cannot be read."""
 
+import codecs
 import gzip
 import io
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from facthold._util.errors import FactholdError
@@ -31,20 +33,46 @@ def text_of(path: Path) -> str:
     check_readable(path)
     contents = contents_of(path)
     check_fits(path, len(contents), contents.count(b"\n"))
-    for mark, kind in OTHER_KINDS.items():
-        if contents.startswith(mark):
-            raise FactholdError(f"{path} is {kind}")
-    if (nul := contents.find(b"\0")) >= 0:
-        line = contents.count(b"\n", 0, nul) + 1
-        raise FactholdError(f"{path}, line {line}: a NUL byte, so this is no text; save the facts as text in UTF-8")
+    return "".join(_decoded(path, [contents]))
+
+
+def blocks_of(path: Path) -> Iterator[str]:
+    """The text of a file of any length, some of it at a time."""
+    check_readable(path, "a text")
     try:
-        return contents.decode("utf-8-sig")
+        with gzip.open(path) if is_packed(path) else path.open("rb") as stream:
+            yield from _decoded(path, iter(lambda: stream.read(BLOCK), b""))
+    except (gzip.BadGzipFile, zlib.error, EOFError, OSError) as error:
+        raise _unreadable(path, error, "a text") from error
+
+
+def _decoded(path: Path, blocks: Iterable[bytes]) -> Iterator[str]:
+    """Blocks of bytes as text, or one line on the first byte that is not text in UTF-8."""
+    decoder, lines = codecs.getincrementaldecoder("utf-8-sig")(), 1
+    for i, block in enumerate(blocks):
+        for mark, kind in OTHER_KINDS.items() if i == 0 else ():
+            if block.startswith(mark):
+                raise FactholdError(f"{path} is {kind}")
+        if (nul := block.find(b"\0")) >= 0:
+            line = lines + block.count(b"\n", 0, nul)
+            raise FactholdError(f"{path}, line {line}: a NUL byte, so this is no text; save it as text in UTF-8")
+        try:
+            yield decoder.decode(block)
+        except UnicodeDecodeError as error:
+            raise _not_utf8(path, error, lines) from error
+        lines += block.count(b"\n")
+    try:
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        line = contents.count(b"\n", 0, error.start) + 1
-        raise FactholdError(
-            f"{path}, line {line}: not text in UTF-8 (byte 0x{contents[error.start]:02x}); "
-            "save it in UTF-8, as by: iconv -f LATIN1 -t UTF-8"
-        ) from error
+        raise _not_utf8(path, error, lines) from error
+
+
+def _not_utf8(path: Path, error: UnicodeDecodeError, lines: int) -> FactholdError:
+    line = lines + error.object.count(b"\n", 0, error.start)
+    return FactholdError(
+        f"{path}, line {line}: not text in UTF-8 (byte 0x{error.object[error.start]:02x}); "
+        "save it in UTF-8, as by: iconv -f LATIN1 -t UTF-8"
+    )
 
 
 def contents_of(path: Path) -> bytes:
@@ -53,13 +81,16 @@ def contents_of(path: Path) -> bytes:
         check_fits(path, path.stat().st_size)
         contents = path.read_bytes()
         return _unpacked(path, contents) if is_packed(path) else contents
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise FactholdError(
-            f"{path} is not gzip that can be unpacked ({error}); take .gz off its name if it is not packed, or get it "
-            "again"
-        ) from error
-    except OSError as error:
-        raise FactholdError(f"cannot read {path}: {error.strerror or error}; give another file of facts") from error
+    except (gzip.BadGzipFile, zlib.error, EOFError, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception, wanted: str = "a file of facts") -> FactholdError:
+    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+        return FactholdError(f"cannot read {path}: {error.strerror or error}; give {wanted} that can be read")
+    return FactholdError(
+        f"{path} is not gzip that can be unpacked ({error}); take .gz off its name if it is not packed, or get it again"
+    )
 
 
 def _unpacked(path: Path, contents: bytes) -> bytes:
@@ -71,9 +102,9 @@ def _unpacked(path: Path, contents: bytes) -> bytes:
     return unpacked.getvalue()
 
 
-def check_readable(path: Path) -> None:
+def check_readable(path: Path, wanted: str = "a file of facts") -> None:
     if path.is_dir():
-        raise FactholdError(f"{path} is a folder; give a file of facts")
+        raise FactholdError(f"{path} is a folder; give {wanted}")
     if not path.exists():
         raise FactholdError(f"no such file: {path}")
 

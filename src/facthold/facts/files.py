@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from facthold._util.commands import shorten
 from facthold._util.errors import FactholdError, check_one_of, optional
-from facthold._util.files import JSON, PARQUET, as_csv, packed, table_of, writing
+from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
 from facthold.facts.contents import is_packed
-from facthold.facts.formats import COLUMNS, ending_of, endings, shorten, source_of
+from facthold.facts.formats import COLUMNS, ending_of, endings, source_of
 from facthold.facts.names import clean, unfit
 from facthold.facts.problem import check_distribution
 from facthold.facts.table import ON_CONFLICT, FactTable, Row
@@ -119,7 +120,7 @@ def kind_for(path: Path) -> str:
     ending = ending_of(path, WRITERS)
     if ending is None:
         raise FactholdError(f"{path}: facts are written to files whose names end in {endings(WRITERS)}")
-    kind = JSON if "json" in ending else PARQUET if ending == ".parquet" else table_of(COLUMNS)
+    kind = json_of(COLUMNS[0]) if "json" in ending else PARQUET if ending == ".parquet" else table_of(COLUMNS)
     return packed(kind) if is_packed(path) else kind
 
 

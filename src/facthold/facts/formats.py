@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from facthold._util.commands import shorten
 from facthold._util.errors import FactholdError, optional
 from facthold.facts.contents import GZIP, check_fits, check_readable, contents_of, is_packed, text_of
 
@@ -106,11 +107,6 @@ def _no_column(where: str, name: str, there: Sequence[str]) -> FactholdError:
         hint = "; it needs subject, relation and answer, and may have p"
     columns = shorten(", ".join(there), 200)
     return FactholdError(f"{where}: no column {name!r} among the columns {columns!r}{hint}")
-
-
-def shorten(text: str, most: int = 60) -> str:
-    """A text that may be long, for a message."""
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def _places(where: str, header: Sequence[str], columns: Sequence[str]) -> list[int]:

@@ -136,6 +136,8 @@ def _first_that_holds(recipe: str, wish: _Wish) -> tuple[_Tried, Made]:
                 wish.say(str(found))
         except FactholdError as error:
             if not any(isinstance(one, _Tried) for one in tried):  # nothing was made: no other seed would be
+                if not isinstance(error.__cause__, OSError):  # after a full disk it goes on from what is kept
+                    wish.kept.done()
                 raise
             tried.append(f"seed {seed}: {error}")
     wish.kept.done()  # there is nothing to go on with
@@ -183,7 +185,7 @@ def _candidates(recipe: str, wish: _Wish, tried: list[_Tried | str]) -> Iterator
     for name in ("gated", "values") if wish.table.S + wish.table.R <= SMALL else ("gated",):
         models = zip(repeat(name), _models(name, wish))
         try:
-            ways.append(chain([next(models)], models))
+            ways.append(chain([next(models)], _until_refused(models, tried)))
         except (FactholdError, ValueError) as error:  # a sum cannot hold every table
             refusals.append(f"{name}: {error}")
             wish.say(refusals[-1])
@@ -194,6 +196,14 @@ def _candidates(recipe: str, wish: _Wish, tried: list[_Tried | str]) -> Iterator
         raise FactholdError("; ".join(refusals))
     else:
         yield from zip(repeat("train"), _models("train", wish))
+
+
+def _until_refused(models: Iterator[tuple[str, Made]], tried: list[_Tried | str]) -> Iterator[tuple[str, Made]]:
+    """Models of one recipe until the next is refused, as too large: those of other recipes may be small enough."""
+    try:
+        yield from models
+    except FactholdError as error:
+        tried.append(str(error))
 
 
 def _models(name: str, wish: _Wish) -> Iterator[Made]:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from facthold._util.errors import FactholdError
+from facthold._util.memory import bytes_of, check_memory
 from facthold.knowledge.model import Model, Name
 from facthold.memory.activations import ReLU
 from facthold.models.forward import Forward, States, Vectors, table_prompts
@@ -143,6 +144,8 @@ class Location:
 def locate_all(known: Model, *, seed: int = 0, say: Callable[[str], None] = lambda news: None) -> Located:
     """Every fact of the table, each in one prompt. ``say`` hears how far it is."""
     n, parts = len(known.table), []
+    heads = bytes_of(scores=float(n) * (known.model.H + known.model.m))
+    check_memory(f"what each head and neuron adds to {n} facts", heads, "ask for single facts")
     for at, states in known.forward.blocks(table_prompts(known.problem, seed=seed)[0]):
         parts.append(_locate(known.forward, states, np.arange(n)[at])[0])
         say(f"{at.stop} of {n} facts")

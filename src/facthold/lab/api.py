@@ -9,6 +9,7 @@ from typing import Any
 
 from facthold._util.commands import command
 from facthold._util.errors import FactholdError, MissingPackage
+from facthold._util.files import PAGE, check_outputs
 from facthold.lab import registry, style
 from facthold.lab.cells import Cell, check_cells
 from facthold.lab.claim import Claim, Judged
@@ -17,13 +18,14 @@ from facthold.lab.places import Place
 from facthold.lab.provenance import provenance
 from facthold.lab.registry import claims as claims
 from facthold.lab.registry import figures as figures
-from facthold.lab.report import write_report, write_results
+from facthold.lab.report import NUMBERS, write_report, write_results
 from facthold.lab.runner import Listener, run_cells
 from facthold.lab.store import Rows, Store, default_store_path
 from facthold.measure.scaling import Fit
 
 AnyStore = Store | str | Path | None
 """An open store, the path of one, or None for the usual one: $FACTHOLD_STORE or facthold-results.sqlite here."""
+REPORT, RESULTS = "report.html", "results.json"  # what `reproduce` writes beside the pictures
 Changes = Mapping[str, Any]  # values of a figure's grid that are not those of the preset
 
 
@@ -66,7 +68,9 @@ def run_figure(
     ``compute=False`` nothing is computed, and what there is gets drawn.
     """
     start, figure = time.perf_counter(), registry.figure(name)
-    cells = figure_cells(figure, preset, changes)
+    cells, label = figure_cells(figure, preset, changes), label_of(preset, changes)
+    if out is not None:
+        check_outputs(figure.files(Path(out), label))
     with opened(store, create=compute, cells=cells) as kept:
         if compute:
             rows = run_cells(cells, kept, listener, place=place, title=name)
@@ -77,11 +81,15 @@ def run_figure(
                 raise FactholdError(
                     f"nothing of {name} at preset {preset} is stored in {kept.path}; compute it first: {again}"
                 )
-    label = f"{preset}-changed" if changes else preset  # sizes of one's own do not overwrite the preset's picture
     files = () if out is None else figure.save(rows, Path(out), label)
     notes = [*figure.says(rows), *_broken(cells, rows)]
     missing = len({cell.key for cell in cells}) - len({row.key for row in rows})
     return Drawn(figure, label, rows, figure.fits(rows), notes, files, missing, time.perf_counter() - start)
+
+
+def label_of(preset: str, changes: Changes | None) -> str:
+    """The preset, as pictures are named: those of sizes of one's own do not take the place of the preset's."""
+    return f"{preset}-changed" if changes else preset
 
 
 def verify(
@@ -125,6 +133,7 @@ def reproduce(
     asked = claims_for(names, preset, changes, figures_only, judge)
     # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
     cells = all_cells(wanted, asked, preset, changes)
+    check_outputs(report_files(wanted, preset, changes, Path(out)))
     with opened(store, cells=cells) as kept:
         run_cells(cells, kept, listener, place=place, title="figures and claims")
         drawn = [
@@ -133,9 +142,17 @@ def reproduce(
         judged = [_judged(claim, preset, kept) for claim in asked]
         options = {"store": kept.path, "output": out} if options is None else options
     about, claimed = provenance(time.perf_counter() - start), [claim.as_json() for claim in judged]
-    page = write_report(Path(out) / "report.html", drawn, claimed, about, options)
-    numbers = write_results(Path(out) / "results.json", drawn, claimed, about, preset)
+    page = write_report(Path(out) / REPORT, drawn, claimed, about, options)
+    numbers = write_results(Path(out) / RESULTS, drawn, claimed, about, preset)
     return Reproduced(drawn, judged, page, numbers, left_out)
+
+
+def report_files(figures: Sequence[Figure], preset: str, changes: Mapping[str, Changes], out: Path) -> dict[Path, str]:
+    """All that `reproduce` writes, and of which kind it is."""
+    pictures = [figure.files(out, label_of(preset, changes.get(figure.name))) for figure in figures]
+    return {path: kind for files in pictures for path, kind in files.items()} | {
+        out / REPORT: PAGE, out / RESULTS: NUMBERS
+    }  # fmt: skip
 
 
 def results(kind: str | None = None, *, store: AnyStore = None) -> Rows:

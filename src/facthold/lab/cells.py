@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-from facthold._util.memory import Parts, bytes_of, check_memory
+from facthold._util.memory import Parts, bytes_of, check_memory, memory_parts
 from facthold.facts.problem import seeded_table
 from facthold.facts.table import FactTable
 from facthold.lab.accounts import Account
@@ -56,8 +56,10 @@ class Cell(ABC):
 
     @property
     def needed(self) -> Parts:
-        """Bytes that it takes at once, by the fields that they grow with, as far as it is known before it runs."""
-        return {}
+        """Bytes that it takes at once, by the fields that they grow with, as far as it is known before it runs. Those
+        of a memory, where a cell has its sizes and says nothing else."""
+        d, m, N = (getattr(self, name, None) or 0 for name in ("d", "m", "N"))
+        return memory_parts(N=max(N, 1), d=d, M=max(N, 1), m=m, scores=False) if d else {}
 
     @property
     def shape(self) -> str | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
+from facthold._util.commands import shorten
 from facthold._util.errors import FactholdError, check_number, find, unknown
 from facthold._util.files import PNG, SVG, writing
-from facthold.facts.formats import shorten
 from facthold.lab import style
 from facthold.lab.cells import Cell
 from facthold.lab.fields import check_fields
@@ -52,18 +52,21 @@ class Figure:
         """Draw the rows as PNG and SVG: the same bytes each time."""
         from matplotlib import rc_context
 
-        canvas = self.plot(rows)
-        files = [folder / f"{self.name}-{preset}.{ending}" for ending in ("png", "svg")]
+        canvas, files = self.plot(rows), self.files(folder, preset)
         try:
             folder.mkdir(exist_ok=True)  # a folder in one that is not there may be mistyped
-            for file, kind in zip(files, (PNG, SVG), strict=True):
+            for file, kind in files.items():
                 ending = file.suffix.removeprefix(".")
                 undated = {"Date": None} if kind == SVG else {}
                 with writing(file, kind) as stream, rc_context({"svg.hashsalt": self.name}):
                     canvas.savefig(stream, format=ending, dpi=160, bbox_inches="tight", metadata=undated)
         except OSError as error:
             raise FactholdError(f"cannot write pictures to {folder}: {error.strerror}") from error
-        return files
+        return list(files)
+
+    def files(self, folder: Path, preset: str) -> dict[Path, str]:
+        """The pictures that `save` writes, and of which kind they are."""
+        return {folder / f"{self.name}-{preset}.{ending}": kind for ending, kind in (("png", PNG), ("svg", SVG))}
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

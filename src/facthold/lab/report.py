@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from facthold._util.commands import duration
 from facthold._util.errors import FactholdError
-from facthold._util.files import JSON, PAGE, writing
+from facthold._util.files import PAGE, json_of, writing
 from facthold.lab.claim import MEANINGS
 from facthold.lab.provenance import Provenance
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from facthold.lab.api import Drawn
 
 TITLE = "facthold: factual recall in transformers"
+NUMBERS = json_of("preset")  # of what kind the file is that `write_results` makes
 COLOURS = {"holds": "good", "drifts": "drift", "not decided": "open", "fails": "bad", "runs": "open", "not run": "open"}
 MARKS = {"good": "✓", "drift": "↘", "bad": "✗", "open": "○"}
 NOTHING = "–"
@@ -44,7 +45,7 @@ def write_results(
         "preset": preset, "provenance": dataclasses.asdict(provenance), "claims": list(claims),
         "figures": [one.as_json() | {"files": [file.name for file in one.files]} for one in drawn],
     }  # fmt: skip
-    with writing(path, JSON) as stream:
+    with writing(path, NUMBERS) as stream:
         stream.write((json.dumps(results, indent=1) + "\n").encode())
     return Path(path)
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from facthold._util.commands import command
 from facthold._util.errors import FactholdError
-from facthold._util.files import JSON, writing
+from facthold._util.files import json_of, writing
 from facthold.recipes.base import Question
 
 FILE = Path(__file__).with_name("calibrations.json")
+KIND = json_of("provenance")
 PRODUCT = 512  # size of the matrices whose product is timed
 
 
@@ -79,7 +80,7 @@ def write(calibrations: Calibrations, path: Path) -> None:
     """One row a line, so that a refresh shows what has changed."""
     rows = ",\n".join(json.dumps(asdict(row), sort_keys=True) for row in calibrations.rows)
     head = json.dumps(dict(calibrations.provenance), indent=1)
-    with writing(path, JSON) as stream:
+    with writing(path, KIND) as stream:
         stream.write(f'{{"provenance": {head},\n"rows": [\n{rows}\n]}}\n'.encode())
 
 

@@ -84,7 +84,7 @@ class FactBits(TableCell, BitsCell):
     def cost(self) -> float:
         n = len(self.rooms) * len(self.seeds)
         if self.model != TRAINED:
-            return n * (4 + self.n_facts / 60)
+            return n * (6 + self.n_facts / 25)
         step = step_seconds(self.trained_shape(max(self.rooms)), self.S, self.R, self.D)
         return n * len(self.training.lrs or (self.training.lr,)) * self.training.steps * step
 

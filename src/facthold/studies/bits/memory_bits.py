@@ -220,7 +220,7 @@ class MemoryBits(MemoryCell, BitsCell):
         steps = 6000 if recipe.protocol else 4000 if recipe.levels else steps
         one = 5 * (self.d / 256) ** 2 if recipe.levels and self.reading == SIGNS else steps * step
         tried = 2 + len(self.loads) + 2 * math.log2(max(2.0, (STEP - 1) / self.tolerance))
-        return tried * len(self.seeds) * (0.2 + one)
+        return tried * len(self.seeds) * ((1.0 if recipe.solved else 0.2) + one)
 
     def N(self, load: float) -> int:
         guess = self.recipe.signs_guess if self.reading == SIGNS else None

@@ -103,7 +103,7 @@ class Capacity(MemoryCell):
         protocol = self.recipe.protocol
         if protocol is not None:
             return len(self.seeds) * 1.3 * protocol.steps * (2 * flops / 6e10 + 6e-5)
-        return len(self.seeds) * (10 * flops / 1e10 + 0.3)
+        return len(self.seeds) * (4 * flops / 1e10 + (2.0 if self.recipe.solved else 0.4))
 
     @property
     def needed(self) -> Parts:
@@ -175,6 +175,10 @@ class Stored(MemoryCell):
     N: Count
     seeds: Seeds
 
+    @property
+    def cost(self) -> float:
+        return 0.3 * len(self.seeds)
+
     def problem(self, seed: int) -> "Problem":
         from facthold.memory.associations import seeded_problem
 
@@ -197,7 +201,7 @@ class TwoOutputs(Stored):
 
     @property
     def cost(self) -> float:
-        return len(self.seeds) * (3e-3 + 1.5e-8 * self.d**2)
+        return len(self.seeds) * (8e-3 + 3.5e-8 * self.d**2)
 
     def problem(self, seed: int) -> "Problem":
         from facthold.memory.associations import seeded_problem

@@ -91,7 +91,7 @@ class KernelMargins(Margins):
 
     @property
     def cost(self) -> float:
-        return 5e-3 * self.n_draws
+        return self.n_draws * (0.03 if self.method == TANGENT else 0.01)
 
     def answers(self, problem: "Problem", generator: np.random.Generator) -> Float[np.ndarray, "N d"]:
         key = derive("kernel margins", int(generator.integers(2**31)))

@@ -65,7 +65,7 @@ class Margins(Cell):
 
     @property
     def cost(self) -> float:
-        return 6e-4 * self.n_draws
+        return 0.5 + self.n_draws * (1.2e-3 + 3e-7 * self.N * self.d)
 
     def run(self) -> Result:
         from facthold.memory.embeddings import host_generator

@@ -78,6 +78,10 @@ class PairMargins(Cell):
     m: Count
     seeds: Seeds
 
+    @property
+    def cost(self) -> float:
+        return 0.02 * len(self.seeds)
+
     def run(self) -> Result:
         from facthold.construct.linear import outer_product
         from facthold.construct.mlp import hermite_features

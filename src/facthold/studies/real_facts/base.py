@@ -45,7 +45,7 @@ class OneModelCell(TableCell):
     @property
     def cost(self) -> float:
         """Of the recipe `gated`: some tries for each relation, which take longer the more facts and answers it has."""
-        return 4 + 0.015 * self.n_facts
+        return 1 + 0.012 * self.n_facts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class ModelCell(OneModelCell):
         if self.model != TRAINED:
             return super().cost
         step = step_seconds(self.sizes, self.S, self.R, self.D)
-        return 4 + len(self.training.lrs or (0,)) * self.training.steps / 2 * step
+        return 1 + len(self.training.lrs or (0,)) * self.training.steps / 4 * step
 
     def trained(self, table: FactTable) -> Made | None:
         """The best model of a race over the protocol's learning rates; None where all of them diverged."""

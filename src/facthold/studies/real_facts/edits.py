@@ -67,7 +67,7 @@ class Edits(SourceCell, ModelCell):
     @property
     def cost(self) -> float:
         """The edits, and two models."""
-        return self.counts[-1] * (0.05 + 1e-4 * self.n_facts) + 2 * super().cost
+        return self.counts[-1] * (0.1 + 2e-4 * self.n_facts) + 2 * super().cost
 
     def make(self, table: FactTable) -> tuple[Made | None, float]:
         """A model of this table, None where training diverged; and the seconds that it took."""

@@ -41,7 +41,7 @@ class Held(OneModelCell):
 
     @property
     def cost(self) -> float:
-        return 4 + self.n_facts / 100
+        return (6 if "training" in self.spec else 0.5) + self.n_facts / 500
 
     @property
     def spec(self) -> dict[str, Any]:

@@ -44,8 +44,8 @@ class FactWidth(OneTable, SizeSearch):
 
     @property
     def cost(self) -> float:
-        """About four widths, each as long as one full-length run."""
-        return 4 * self.seconds(self.S, self.R, self.D)
+        """About four widths, each as long as two full-length runs."""
+        return 8 * self.seconds(self.S, self.R, self.D)
 
     def run(self) -> Result:
         from facthold.train.race import reached
