@@ -1,0 +1,171 @@
+"""Cells on the bigram task: a model that is built or trained on it, its accuracy beside rules without induction, and
+the probes of its memories along training."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+
+from facthold._util.keys import derive
+from facthold._util.memory import Parts, bytes_of
+from facthold.lab import Cell, Result
+from facthold.lab.fields import Between, Count, Each, OneOf, Positive
+from facthold.train.protocols import OPTIMISERS, Protocol
+
+if TYPE_CHECKING:
+    from facthold.context.sequences import BigramTask
+    from facthold.models.causal import CausalTransformer
+
+PARTS = ("W_KQ^1", "W_OV^1", "F^1", "W_KQ^2", "W_OV^2", "F^2", "embeddings")
+MEMORIES = ("W_KQ^1", "W_KQ^2", "W_OV^2")  # the three that the slides train
+FEED_FORWARD = ("none", "linear", "relu")
+JUDGED = 512  # sequences that a finished model is judged on, other ones than those of training and its evaluations
+BLOCK = 32  # sequences asked at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class BigramCell(Cell):
+    """The bigram task of tiny Shakespeare, and a model of it."""
+
+    counts_no_facts: ClassVar[str] = "what is asked stands in the prompt"
+
+    d: Count
+    K: Count = 5
+    T: Annotated[int, Between(least=4)] = 256
+    random: bool = False  # other triggers in each sequence
+    layers: Annotated[int, Between(least=1, most=2)] = 2
+    seed: int = 0
+
+    @property
+    def needed(self) -> Parts:
+        return {
+            f"T={self.T}": bytes_of(scores=3.0 * BLOCK * self.T**2),
+            f"d={self.d}": bytes_of(weights=24.0 * self.d**2),
+        }
+
+    def task(self, **noise: Any) -> "BigramTask":
+        from facthold.context.bigrams import Bigrams
+        from facthold.context.sequences import BigramTask
+
+        return BigramTask.of(Bigrams.shipped(), self.K, self.T, random=self.random, **noise)
+
+    def judged(self, model: Any) -> Result:
+        """Accuracy on fresh sequences, its standard error over them, and what the baselines have right of the same."""
+        import equinox as eqx
+        import jax.numpy as jnp
+
+        from facthold.context.baselines import baselines
+        from facthold.context.bigrams import Bigrams
+
+        task, pi_b = self.task(), jnp.asarray(Bigrams.shipped().pi_b, jnp.float32)
+        draw = eqx.filter_jit(lambda task, key: task.draw(BLOCK, key=key))
+        hits, asked, rules = [], [], []
+        for i in range(JUDGED // BLOCK):
+            sequences = draw(task, derive("judged", self.seed, self.K, self.T, int(self.random), i))
+            right = eqx.filter_jit(lambda model, tokens: model(tokens).argmax(axis=-1))(model, sequences.tokens)
+            counted = np.asarray(sequences.counted)[:, 1:]
+            hits.append(((np.asarray(right)[:, :-1] == np.asarray(sequences.tokens)[:, 1:]) & counted).sum(axis=1))
+            asked.append(counted.sum(axis=1))
+            rules.append({name: float(value) for name, value in baselines(sequences, pi_b).items()})
+        n, of = np.concatenate(hits), np.concatenate(asked)
+        accuracy = n.sum() / of.sum()
+        error = np.sqrt(((n - accuracy * of) ** 2).sum()) / of.sum()  # of a ratio, over sequences
+        weights = [count.sum() for count in asked]
+        return {
+            "accuracy": float(accuracy), "accuracy_error": float(error), "judged": int(of.sum()),
+            "baselines": {name: float(np.average([r[name] for r in rules], weights=weights)) for name in rules[0]},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltHead(BigramCell):
+    """The construction of the slides, and how well it does."""
+
+    kind: ClassVar[str] = "built-head"
+
+    c: Positive = 30.0  # the inverse temperature
+    silent_first: bool = True
+
+    def run(self) -> Result:
+        import jax.numpy as jnp
+
+        from facthold.construct.induction import induction_head
+        from facthold.measure.probes import probes
+
+        task = self.task()
+        triggers = np.arange(task.N) if task.fixed is None else np.asarray(task.fixed)
+        key = derive("induction", self.seed, self.d)
+        model = induction_head(task.N, self.T, self.d, triggers, key=key, c=self.c, silent_first=self.silent_first)
+        found = probes(model, jnp.asarray(triggers))
+        return self.judged(model) | {"probes": {name: float(value) for name, value in found.items()}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedHead(BigramCell):
+    """A model trained on the task, evaluated along the way."""
+
+    kind: ClassVar[str] = "trained-head"
+
+    lr: Positive
+    steps: Count
+    batch: Count = 32
+    check_every: Count = 25
+    optimiser: Annotated[str, OneOf(OPTIMISERS)] = "adam"
+    decay: bool = True  # the learning rate falls evenly to zero
+    trained: Annotated[tuple[str, ...], Each(Annotated[str, OneOf(PARTS)])] = MEMORIES
+    feed_forward: Annotated[str, OneOf(FEED_FORWARD)] = "none"  # of each layer; ReLU: of width 4 d
+    unit: bool = True  # embeddings N(0, 1/d), as on the slides; else N(0, 1), as in the public code
+    scaled: bool = False  # scores divided by sqrt(d)
+    silent_first: bool = False
+    everywhere: bool = False  # the loss is over all positions
+
+    @property
+    def training(self) -> Protocol:
+        return Protocol(
+            self.kind, "this cell", self.optimiser, lr=self.lr, steps=self.steps, check_every=self.check_every,
+            goal=1.0, rule="final", futility=None, decay=self.decay,
+        )  # fmt: skip
+
+    @property
+    def cost(self) -> float:
+        T, d = self.T, self.d
+        flops = self.batch * self.layers * 8 * T * d * (T + 2 * d)
+        return 10 + self.steps * flops / 3e10
+
+    def start(self) -> "CausalTransformer":
+        import equinox as eqx
+
+        from facthold.construct.induction import untrained
+        from facthold.models.memory import LinearMemory, MLPMemory
+
+        key = derive("induction", self.seed, self.d)
+        model = untrained(
+            self.task().N, self.T, self.d, key=key, layers=self.layers, unit=self.unit, scaled=self.scaled,
+            silent_first=self.silent_first,
+        )  # fmt: skip
+        if self.feed_forward == "none":
+            return model
+        keys = [derive("feed-forward", self.seed, self.d, i) for i in range(self.layers)]
+        linear = self.feed_forward == "linear"
+        memories = [
+            LinearMemory.init(self.d, key=k) if linear else MLPMemory.init(self.d, 4 * self.d, key=k) for k in keys
+        ]
+        return eqx.tree_at(
+            lambda m: [layer.F for layer in m.layers], model, memories, is_leaf=lambda x: x is None
+        )  # fmt: skip
+
+    def run(self) -> Result:
+        import equinox as eqx
+
+        from facthold.models.causal import split
+        from facthold.train.engine import Member, fit
+        from facthold.train.in_context import PredictInContext
+
+        parts = [name for name in self.trained if self.layers == 2 or not name.endswith("^2")]
+        model, fixed = split(self.start(), parts)
+        task = PredictInContext.of(self.task(), fixed, batch=self.batch, everywhere=self.everywhere)
+        (run,) = fit([Member(model, task, derive("train", self.kind, self.seed))], self.training)
+        steps = self.check_every * np.arange(1, len(run.curve) + 1)
+        curves = {"steps": steps, "accuracy": run.curve} | run.seen
+        found = {name: np.asarray(values, float).tolist() for name, values in curves.items()}
+        return {"status": run.status, **self.judged(eqx.combine(run.model, fixed)), "curves": found}
