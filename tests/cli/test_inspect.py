@@ -35,7 +35,7 @@ def test_what_is_not_decided_does_not_pass(
     found, out, _ = run("verify")
     assert found == code
     assert out.count("HOLDS        x (here)\n             2\n") == (len(verdicts) > 1) * verdicts.count("holds")
-    assert ("changed    Twice." in out) == (len(verdicts) == 1)  # one claim is a paragraph
+    assert ("changed     Twice." in out) == (len(verdicts) == 1)  # one claim is a paragraph
 
 
 def test_smoke_prints_no_verdict_that_its_sizes_cannot_support(folder: Path, run: Run) -> None:

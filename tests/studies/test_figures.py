@@ -10,7 +10,7 @@ import pytest
 from facthold._util.errors import FactholdError
 from facthold.lab.cells import Cell
 from facthold.lab.figure import PRESETS
-from facthold.lab.registry import figure, figures
+from facthold.lab.registry import claims, figure, figures
 from facthold.lab.runner import run_cells
 from facthold.lab.store import Store
 from facthold.models.memory import LinearMemory
@@ -114,3 +114,10 @@ def test_shapes_are_checked_under_test() -> None:
     """The jaxtyping hook is on: a wrong shape is an error, not a silent broadcast."""
     with pytest.raises(jaxtyping.TypeCheckError):
         LinearMemory(jnp.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("name", [*figures(), *claims()])
+def test_preset_smoke_means_seconds(name: str) -> None:
+    """By what its cells say of themselves, on one lane: half a minute on two."""
+    cells = figures()[name].cells(figures()[name].grid("smoke")) if name in figures() else claims()[name].cells("smoke")
+    assert sum({cell.key: cell.cost for cell in cells}.values()) < 60

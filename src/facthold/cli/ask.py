@@ -194,12 +194,14 @@ def locate(
 
 
 def _show(found: "Location", top: int) -> None:
-    """Heads by how far the margin falls without them; what is not shown is one row, and all add up to the margin."""
+    """Heads by how far the margin moves without them, up or down: one that speaks against the answer counts too. What
+    is not shown is one row, and all add up to the margin."""
     paragraph(
         f"{found.subject}, {found.relation}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}\n"
         f"{found.sentence}"
     )
-    heads, rest = found.heads[:top], found.heads[top:]
+    order = sorted(found.heads, key=lambda part: (-abs(part.ablated - found.margin), -abs(part.contribution)))
+    heads, rest = order[:top], order[top:]
     rows: list[dict[str, Any]] = [vars(part) | {"then": part.says if part.changed else "the same"} for part in heads]
     blank: dict[str, Any] = dict.fromkeys(("attends", "ablated", "then"))
     if rest:

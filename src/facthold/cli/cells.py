@@ -113,10 +113,10 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
 
 
 def facts_found(found: Mapping[str, Best]) -> Iterator[str]:
-    """A line for each shape: 'alpha=1 beta=4 H=8: 1521 facts, 49152 parameters'."""
+    """A line for each shape: 'alpha=1 beta=4 H=8: 1,521 facts, 49,152 parameters'; a mean over seeds is rounded."""
     for shape, best in found.items():
-        parameters = f", {count(best.n_params, 'parameter')}" if best.n_params is not None else ""
-        yield f"{shape}: {best.facts:.6g} facts{parameters}"
+        parameters = f", {best.n_params:,.0f} parameters" if best.n_params is not None else ""
+        yield f"{shape}: {best.facts:,.0f} facts{parameters}"
 
 
 def outcome(result: Result) -> str:

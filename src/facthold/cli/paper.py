@@ -185,8 +185,8 @@ def _print_claim(claim: Judged) -> None:
     parts = {name: getattr(claim, name) for name in ("predicted", "measured", "error", "drift", "next", "changed")}
     for name, text in {"": claim.statement, **parts}.items():
         if text:
-            paragraph(text, INDENT, first=f"  {name:<10} ")
-    paragraph(MEANINGS[claim.verdict], INDENT, first=f"  {claim.verdict:<10} ")
+            paragraph(text, INDENT, first=f" {name:<11} ")
+    paragraph(MEANINGS[claim.verdict], INDENT, first=f" {claim.verdict:<11} ")
 
 
 def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
