@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from facthold._util.errors import shorten
 from facthold.cli.printing import count
 from facthold.dynamics.stages import CONVERGED, Rest
-from facthold.facts.formats import shorten
 
 if TYPE_CHECKING:
     from facthold.dynamics.watching import Watching

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from facthold._util.errors import FactholdError, check_one_of, optional
+from facthold._util.errors import FactholdError, check_one_of, optional, shorten
 from facthold._util.files import JSON, PARQUET, as_csv, packed, table_of, writing
 from facthold.facts.contents import is_packed
-from facthold.facts.formats import COLUMNS, ending_of, endings, shorten, source_of
+from facthold.facts.formats import COLUMNS, ending_of, endings, source_of
 from facthold.facts.names import clean, unfit
 from facthold.facts.problem import check_distribution
 from facthold.facts.table import ON_CONFLICT, FactTable, Row
