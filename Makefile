@@ -10,6 +10,8 @@ space := $(subst ,, )
 comma := ,
 # Figures that docs/findings.md quotes, beside all claims.
 QUOTED := ladder heatmap robustness transfer task storage edits efficiency zipf
+# Tests that draw what they are given (by Hypothesis).
+FUZZED := tests/facts/test_any_file.py tests/cli/test_any_input.py tests/_util/test_tensors.py tests/lab/test_claim.py
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check fuzz mutants kill findings format bench clean
@@ -53,7 +55,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 
 fuzz: $(STAMP)
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 tests/facts/test_any_file.py tests/cli/test_any_input.py tests/lab/test_claim.py
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 --dist worksteal $(FUZZED)
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py --workers 2

@@ -71,3 +71,12 @@ def test_every_cell_has_the_key_that_it_had() -> None:
     now = keys()
     assert sorted(now) == sorted(golden)
     assert not [name for name in golden if now[name] != golden[name]]
+
+
+def test_everything_that_is_drawn_is_drawn_by_the_thousand_too() -> None:
+    """`make fuzz` has every test that Hypothesis draws for, and none of them says by itself how often."""
+    root = Path(__file__).parents[1]
+    drawing = [path for path in (root / "tests").rglob("test_*.py") if "from hypothesis import" in path.read_text()]
+    (fuzzed,) = (line for line in (root / "Makefile").read_text().splitlines() if line.startswith("FUZZED := "))
+    assert {str(path.relative_to(root)) for path in drawing if path != Path(__file__)} == set(fuzzed.split()[2:])
+    assert not [path for path in drawing if "max_examples=" in path.read_text() and path != Path(__file__)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
@@ -61,18 +61,25 @@ def test_every_bit_that_flips_is_seen(form: str, files: dict[str, bytes], tmp_pa
         refusal(tmp_path / "m", flip(raw, place, int(draw.integers(8))))
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_damage_is_seen(
     data: st.DataObject, files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Any bytes in the place of any others."""
+    """Any bytes in the place of any others, of as many or of more or fewer: also of all to the end."""
     raw = files[data.draw(st.sampled_from(FORMS))]
-    first = data.draw(st.integers(0, len(raw) - 1))
-    new = data.draw(st.binary(min_size=1, max_size=16))
-    damaged = raw[:first] + new + raw[first + len(new) :]
+    first = data.draw(st.integers(0, len(raw)))
+    new = data.draw(st.binary(max_size=16))
+    last = first + data.draw(st.sampled_from([0, len(new), len(raw)]) | st.integers(0, len(raw) - first))
+    damaged = raw[:first] + new + raw[last:]
     if damaged != raw:
         refusal(tmp_path_factory.getbasetemp() / "any", damaged)
+
+
+@given(st.binary(max_size=400), st.booleans())
+def test_any_bytes_are_no_model(tmp_path_factory: pytest.TempPathFactory, raw: bytes, as_header: bool) -> None:
+    """Also where they stand as the header of a file that is long enough for it."""
+    contents = (len(raw) + 1).to_bytes(8, "little") + b"{" + raw if as_header else raw
+    refusal(tmp_path_factory.getbasetemp() / "any", contents)
 
 
 def _written(path: Path, raw: bytes) -> Path:
@@ -125,6 +132,7 @@ def test_a_file_that_was_cut_says_so(form: str, files: dict[str, bytes], tmp_pat
         b"", b"{}", b"PK\x03\x04" * 40, b'{"format": "2"}' * 9, b"\0" * 64, b"\2\0\0\0\0\0\0\0{}",
         b"\3\0\0\0\0\0\0\0{]}", b"\2\0\0\0\0\0\0\0[]", save({"W": np.eye(3)}), save({"W": np.eye(3)}, {"about": "[1]"}),
         save({"W": np.eye(3)}, {"about": '{"format": 2}'}), save({"W": np.eye(3)}, {"about": "no JSON"}),
+        save({"W": np.eye(3)}, {"about": "[" * 10**5}), (10**5).to_bytes(8, "little") + b'{"a":' * 20_000,
         b'\x3e\0\0\0\0\0\0\0{"W": {"dtype": "F32", "shape": [3], "data_offsets": [0, "x"]}}',
     ],
 )  # fmt: skip

@@ -1,12 +1,14 @@
 """facthold make: memories and transformers, constructed and trained; what it says, saves and refuses."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import pytest
 
+from facthold._util.errors import FactholdError
 from facthold.facts.problem import FactualRecall
 from facthold.measure.fact_recall import fact_accuracy
 from facthold.models.saving import load_model
@@ -152,7 +154,7 @@ TRAINED = [
     ("--alpha 0.1 -d 16", "--alpha 0.1 with -d 16 and --heads 4 makes heads of"),
     ("--alpha nan", "--alpha nan must be a finite number"),
     ("--alpha inf", "--alpha inf must be a finite number"),
-    ("--beta -1", "--beta -1 must be a number and not negative"),
+    ("--beta -1", "--beta -1.0 must be at least 0 and at most 1e+06"),
     ("-m -1", "-m -1 must not be negative"),
     ("--alpha 1 --d-h 4", "take one of --alpha 1 and --d-h 4"),
     ("--beta 1 -m 4", "take one of --beta 1 and -m 4"),
@@ -214,3 +216,29 @@ def test_parameters_are_counted_for_what_is_recalled(folder: Path, run: Run) -> 
     about = json.loads(run("make", "--recipe", "outer-product", "-N", "400", "-d", "8", "--json")[1])
     assert 0 < about["recall"] < 0.9
     assert about["params_per_fact"] == pytest.approx(about["n_params"] / (400 * about["recall"]))
+
+
+def test_nothing_recalled_has_no_parameters_per_association(folder: Path, run: Run) -> None:
+    code, out, _ = run("make", "-d", "8", "-N", "8", "--outputs", "100000")
+    assert code == 0
+    assert " 0.00% of 8 associations recalled" in out
+    assert "64 parameters, and nothing is recalled;" in out
+
+
+@pytest.mark.parametrize("arguments", ["-N 3000 -d 4", "--recipe attention --d-h 2 -d 8 -S 100 -R 100 --draws 100"])
+def test_how_long_it_takes_is_said_before_and_what_nobody_waits_for_is_refused(
+    arguments: str, monkeypatch: pytest.MonkeyPatch, folder: Path, run: Run, refuses: Callable[..., str]
+) -> None:
+    """On machines on which it would take minutes, and years."""
+
+    def begun(*_: object, **__: object) -> None:
+        raise FactholdError("it has begun")
+
+    monkeypatch.setattr("facthold.cli.inputs.AT_ONCE", 0)
+    monkeypatch.setattr("facthold.cli.make.working", begun)
+    for gflops, said in ((1e3, ""), (1e-3, r"asking for .* takes about \d+ (min|h) .* here, or more\n")):
+        monkeypatch.setattr("facthold.cli.inputs.product_rate", lambda gflops=gflops: gflops)
+        code, _, err = run("make", *arguments.split())
+        assert (code, re.fullmatch(f"{said}facthold: it has begun\n", err) is not None) == (2, True), err
+    monkeypatch.setattr("facthold.cli.inputs.product_rate", lambda: 1e-9)
+    assert re.search(r"takes \S+ days here, or more; lower -", refuses("make", *arguments.split()))

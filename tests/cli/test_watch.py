@@ -232,6 +232,20 @@ def test_the_files_hold_every_look_and_several_pictures(saved: Result, files: Pa
         assert gif.convert("RGB").tobytes() != first
 
 
+def test_a_run_takes_the_place_of_an_older_one_with_other_questions(
+    run: Callable[..., tuple[int, str, str]], folder: Path
+) -> None:
+    """Its table begins with step and loss, whatever else is in it: by that it is known."""
+    write_facts(folder / "facts.csv", rows())
+    for question in ("person 1, colour", "person 2, taste"):
+        code, _, err = run("watch", "facts.csv", "--steps", "4", "--question", question, "-o", "again")
+        assert code == 0, err
+        header = next(csv.reader((folder / "again.csv").open(newline="")))
+        assert header[:2] == ["step", "loss"]
+        assert question in header
+    assert "again.csv is there already: the new one takes its place" in err
+
+
 def test_a_seed_gives_the_same_run_and_another_other_answers(seen: Watching) -> None:
     def again(seed: int) -> Watching:
         watching = Watching(seen.table, seen.questions, seen.schedule)
@@ -283,7 +297,7 @@ def test_the_live_view_fits_a_terminal_and_shows_curve_levels_and_questions(seen
         (["FILE", "--question", "persn 3, taste"], "unknown subject 'persn 3'; did you mean"),
         (["FILE", "--question", "person 3, tast"], "unknown relation 'tast'; did you mean 'taste'"),
         (["FILE", *["--question", "person 3, taste"] * 6], "at most 5"),
-        (["FILE", "--lr", "-1"], "--lr -1.0 must be above 0"),
+        (["FILE", "--lr", "-1"], "--lr -1.0 must be at least 1e-12 and at most 1e+06"),
         (["FILE", "--lr", "nan"], "--lr nan must be a finite number"),
         (["FILE", "--alpha", "0"], "--alpha 0.0 must be at least 1e-30 and at most 1"),
         (["FILE", "--output", "FILE"], "itself, which would be lost"),

@@ -1,9 +1,10 @@
 """Commands that are killed at random moments, and started again: they end as if nothing had happened.
 
 A command runs in a folder of its own, in a process of its own. At a random moment it is killed (SIGKILL), asked to end
-(SIGTERM), or its disk is full: no file may grow beyond a random size from then on (RLIMIT_FSIZE, which needs no rights
-and no disk of its own). At that moment every output is absent, old or complete, and the store holds rows of the
-undisturbed run alone. Started again, the command leaves the same files as the undisturbed run, no other ones, and the
+(SIGTERM), limited (no file may grow beyond a random size from then on: RLIMIT_FSIZE, which needs no rights), or its
+disk is full but for a few bytes (a small tmpfs, where one can be mounted). At that moment every output is absent, old
+or complete, and the store holds rows of the undisturbed run alone; `watch`, asked to end, may keep what it has seen.
+Started again, with room on the disk, the command leaves the same files as the undisturbed run, no other ones, and the
 same values in them.
 """
 
@@ -16,22 +17,27 @@ import resource
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 import facthold
+from kill.disk import no_disk, small_disk
 
 SOURCE = str(Path(facthold.__file__).parents[1])
 LONGEST = 600.0  # seconds after which a command hangs
-FULL = "disk full"
-ENDINGS = {"SIGKILL": (-9, ""), "SIGTERM": (143, "facthold: interrupted; "), FULL: (2, "facthold: cannot ")}
+LIMITED, FULL = "size limit", "full disk"
+NO_ROOM = (2, "facthold: cannot ")
+ENDINGS = {"SIGKILL": (-9, ""), "SIGTERM": (143, "facthold: interrupted; "), LIMITED: NO_ROOM, FULL: NO_ROOM}
 WAYS = tuple(ENDINGS)  # to be stopped, and what becomes of it: the exit code, and the last line
 LOOK = 0.004  # seconds between two looks at a folder
 OLD = b"old"  # at the end of an output from before, so that it is told from the new one
@@ -41,12 +47,14 @@ PASSING = re.compile(rb"\d{4}-\d\d-\d\dT[\d:+]+|[\d.]+ (ms|s|min|h)\b|\"seconds\
 GRID = "[fig1]\nlinear_d = [6, 7]\nmlp_sizes = [[6, 6]]\nn_seeds = 1\ntolerance = 0.3\n"
 FACTS = [(f"land{s}", r, f"{r}{(s * 7 + 3) % n}") for s in range(12) for r, n in (("capital", 12), ("region", 4))]
 EDITS = [(s, r, f"region{(i * 3 + 1) % 4}") for i, (s, r, _) in enumerate(FACTS) if r == "region"][:6]
+CHEAP = 'linear_method = "outer-product"\nmlp_method = "hermite-features"\n'  # solved, not trained
 INPUTS = {
     "grid.toml": GRID,
+    "cheap.toml": GRID + CHEAP,
     "facts.csv": "\n".join(",".join(row) for row in [("subject", "relation", "answer"), *FACTS]) + "\n",
     "edits.csv": "\n".join(",".join(row) for row in [("subject", "relation", "answer"), *EDITS]) + "\n",
 }
-FIGURE = ("fig1", "--preset", "smoke", "--config", "grid.toml", "--store", STORE, "-o", "out")
+FIGURE = ("fig1", "--preset", "smoke", "--store", STORE, "-o", "out", "--config")
 
 
 @dataclass(frozen=True)
@@ -57,17 +65,20 @@ class Job:
     arguments: tuple[str, ...]
     before: tuple[str, ...] = ()  # a command that makes an input
     on_ray: bool = False
+    keeps: str = ""  # what it says where it was asked to end and has kept a part of its outputs
 
 
+WATCH = ("watch", "facts.csv", "--lr", "0.001", "--steps", "100000", "-o", "watched")
 BUILD = ("build", "facts.csv", "-o", "model.safetensors")
 JOBS = {
     job.name: job
     for job in (
-        Job("reproduce", ("reproduce", *FIGURE, "--figures-only")),
+        Job("reproduce", ("reproduce", *FIGURE, "grid.toml", "--figures-only")),
+        Job("figure", ("figure", *FIGURE, "cheap.toml")),
         Job("build", BUILD),
         Job("edit --file", ("edit", "model.safetensors", "--file", "edits.csv", "-o", "edited.safetensors"), BUILD),
-        Job("watch -o", ("watch", "facts.csv", "--steps", "60", "-o", "watched")),
-        Job("figure --ray", ("figure", *FIGURE), on_ray=True),
+        Job("watch -o", WATCH, keeps="kept what was seen up to step "),
+        Job("figure --ray", ("figure", *FIGURE, "grid.toml"), on_ray=True),
     )
 }
 
@@ -76,7 +87,9 @@ def why_not(job: Job, way: str) -> str:
     """Why this cannot be tried here; nothing where it can."""
     if job.on_ray and importlib.util.find_spec("ray") is None:
         return "Ray is not installed"
-    if way == FULL and not hasattr(resource, "prlimit"):
+    if way == FULL:
+        return no_disk()
+    if way == LIMITED and not hasattr(resource, "prlimit"):
         return "no process can be limited from outside here (resource.prlimit)"
     return ""
 
@@ -100,14 +113,14 @@ def cluster(job: Job) -> Iterator[tuple[str, ...]]:
 class Running:
     """The program in a process of its own, and the changes of its folder."""
 
-    def __init__(self, arguments: tuple[str, ...], folder: Path) -> None:
+    def __init__(self, arguments: tuple[str, ...], folder: Path, inside: tuple[str, ...] = ()) -> None:
         self.folder, self.began, self.changes = folder, time.monotonic(), 0
         environment = {name: value for name, value in os.environ.items() if name != "FACTHOLD_STORE"}
         environment |= {"PYTHONPATH": SOURCE, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
         self.seen = _listing(folder)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "facthold", *arguments], cwd=folder, env=environment, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            [*inside, sys.executable, "-m", "facthold", *arguments], cwd=None if inside else folder, env=environment,
+            text=True, errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
 
     def goes_on(self) -> bool:
@@ -153,12 +166,8 @@ class Undisturbed:
         """The files that it makes, but for the store."""
         return sorted(names(self.folder) - names(self.inputs) - {STORE})
 
-    @property
-    def largest(self) -> int:
-        return max((self.folder / name).stat().st_size for name in self.outputs)
 
-
-def undisturbed(job: Job, options: tuple[str, ...], at: Path) -> Undisturbed:
+def undisturbed(job: Job, options: tuple[str, ...], at: Path, runs: int = 2) -> Undisturbed:
     """Run it twice: the first time compiles what others find compiled, and both must leave the same."""
     inputs = at / "inputs"
     inputs.mkdir()
@@ -169,7 +178,7 @@ def undisturbed(job: Job, options: tuple[str, ...], at: Path) -> Undisturbed:
         said = done.end()
         assert done.process.returncode == 0, said
     left = []
-    for i in range(2):
+    for i in range(runs):
         folder = at / f"undisturbed{i}"
         shutil.copytree(inputs, folder)
         run = Running((*job.arguments, *options), folder)
@@ -178,23 +187,27 @@ def undisturbed(job: Job, options: tuple[str, ...], at: Path) -> Undisturbed:
         said = run.end()
         assert run.process.returncode == 0, said
         left.append(Undisturbed(inputs, folder, time.monotonic() - run.began, run.changes))
-    assert not (differ := differences(*(one.folder for one in left))), f"two undisturbed runs: {differ}"
-    return left[1]
+    assert not (differ := differences(left[0].folder, left[-1].folder)), f"two undisturbed runs: {differ}"
+    return left[-1]
 
 
 @dataclass(frozen=True)
 class Trial:
     """How one trial went."""
 
-    cut: bool  # it was stopped in the middle, and not finished before
+    cut: bool  # it was stopped in the middle, and not finished before or not yet begun
+    part: bool  # and has kept what it had seen
     problems: list[str]
 
 
 def trial(job: Job, way: str, well: Undisturbed, options: tuple[str, ...], seed: str) -> Trial:
     """Stop a command at a random moment, look, start it again, and look again."""
     draw = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="kill-") as parent:
-        folder = Path(parent) / "folder"
+    with (
+        tempfile.TemporaryDirectory(prefix="kill-") as parent,
+        small_disk(Path(parent)) if way == FULL else nullcontext() as disk,
+    ):
+        folder = (Path(parent) if disk is None else disk.seen) / "folder"
         shutil.copytree(well.inputs, folder)
         old = {}
         if draw.random() < 0.5:  # an older run has left its outputs
@@ -202,26 +215,31 @@ def trial(job: Job, way: str, well: Undisturbed, options: tuple[str, ...], seed:
             for name, content in old.items():
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).write_bytes(content)
-        run = Running((*job.arguments, *options), folder)
+        command = (*job.arguments, *options), folder, () if disk is None else disk.inside("folder")
+        run = Running(*command)
         _wait(run, well, draw)
-        if way == FULL:
-            size = draw.randrange(well.largest)
+        size = draw.randrange((well.folder / draw.choice(well.outputs)).stat().st_size)  # too small for one of them
+        if disk is not None:
+            disk.fill(size)
+        elif way == LIMITED:
             with suppress(ProcessLookupError):
                 resource.prlimit(run.process.pid, resource.RLIMIT_FSIZE, (size, size))
         else:
             run.process.send_signal(getattr(signal, way))
         said = run.end()
         code = run.process.returncode
-        problems = [*_ending(way, code, said), *_halves(folder, well, old)]
+        if disk is not None:
+            disk.make_room()
+        part = bool(job.keeps) and way == "SIGTERM" and job.keeps in said
+        problems = [*_ending(way, code, said), *_halves(folder, well, old, part=part)]
         if way != "SIGKILL":
             problems += [f"{name} is left behind" for name in names(folder) if name.endswith(".partial")]
-        again = Running((*job.arguments, *options), folder)
-        said = again.end()
-        if again.process.returncode != 0:
-            problems.append(f"started again it says {said.strip()[-500:]}")
-        else:
-            problems += differences(folder, well.folder)
-        return Trial(code != 0, problems)
+        if code != 0:
+            again = Running(*command)
+            said = again.end()
+            if again.process.returncode != 0:
+                return Trial(True, part, [*problems, f"started again it says {said.strip()[-500:]}"])
+        return Trial(code == ENDINGS[way][0], part, problems + differences(folder, well.folder))
 
 
 def _wait(run: Running, well: Undisturbed, draw: random.Random) -> None:
@@ -245,19 +263,39 @@ def _ending(way: str, code: int, said: str) -> Iterator[str]:
         yield f"a traceback: {said.strip()[-1000:]}"
 
 
-def _halves(folder: Path, well: Undisturbed, old: Mapping[str, bytes]) -> Iterator[str]:
-    """Outputs that are neither absent nor old nor complete, and rows that are not those of the undisturbed run."""
+def _halves(folder: Path, well: Undisturbed, old: Mapping[str, bytes], *, part: bool) -> Iterator[str]:
+    """Outputs that are neither absent nor old nor complete, and rows that are not those of the undisturbed run. Where a
+    part was kept, each output is one."""
     for name in well.outputs:
         path = folder / name
         if not path.exists():
-            if name in old:
-                yield f"the older {name} is lost"
+            if name in old or part:
+                yield f"{'the older ' if name in old else ''}{name} is lost"
+        elif part:
+            if not is_part(path, well.folder / name):
+                yield f"{name} is not the first of what there is to see: {path.stat().st_size} bytes"
         elif path.read_bytes() != old.get(name) and essence(path) != essence(well.folder / name):
             yield f"{name} is half written: {path.stat().st_size} bytes"
     if (folder / STORE).exists():
         rows, all_rows = essence(folder / STORE), essence(well.folder / STORE)
         if rows == "damaged" or any(all_rows.get(key) != result for key, result in rows.items()):
             yield f"the store: {rows}"
+
+
+def is_part(path: Path, whole: Path) -> bool:
+    """Whether a file is what `watch` keeps of a run that was stopped: the first rows of the table, with its header and
+    at least one, or a GIF that has all of its pictures."""
+    content = path.read_bytes()
+    if path.suffix == ".csv":
+        return whole.read_bytes().startswith(content) and content.endswith(b"\n") and content.count(b"\n") > 1
+    try:
+        with Image.open(path) as picture:
+            for i in range(picture.n_frames):
+                picture.seek(i)
+                picture.load()
+    except (OSError, SyntaxError, EOFError, struct.error):
+        return False
+    return content.endswith(b";")  # where a GIF ends
 
 
 def names(folder: Path) -> set[str]:

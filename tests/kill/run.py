@@ -16,9 +16,10 @@ from kill.harness import JOBS, WAYS, Trial, cluster, trial, undisturbed, why_not
 
 
 def cell(trials: Sequence[Trial]) -> str:
-    """'10 of 10 (8 cut off)'."""
-    well = sum(not one.problems for one in trials)
-    return f"{well} of {len(trials)} ({sum(one.cut for one in trials)} cut off)"
+    """'10 of 10 (8 cut off)', or '10 of 10 (8 cut off, 3 kept a part)'."""
+    well, parts = sum(not one.problems for one in trials), sum(one.part for one in trials)
+    kept = f", {parts} kept a part" if parts else ""
+    return f"{well} of {len(trials)} ({sum(one.cut for one in trials)} cut off{kept})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,12 +21,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def shorten(text: str, most: int = 60) -> str:
-    """A text that may be long, for a message: its beginning, to the end of a word where one ends nearby."""
-    if len(text) <= most:
-        return text
-    cut = text[: most - 3]
-    words = cut.rsplit(" ", 1)[0]
-    return f"{words} ..." if len(cut) - len(words) < most // 5 and len(words) < len(cut) else f"{cut}..."

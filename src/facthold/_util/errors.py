@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+LONGEST = 60  # characters that an error shows of what it was given
 LARGEST = 2**53  # of whole numbers: every number format has these exactly
 
 
@@ -43,7 +44,7 @@ def check_number(name: str, value: Any) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name}={value} must be a finite number")
     if isinstance(value, int) and abs(value) > LARGEST:
-        raise ValueError(f"{name}={value} is too large; take a whole number of at most {LARGEST}")
+        raise ValueError(f"{name}={brief(value)} is too large; take a whole number of at most {LARGEST}")
 
 
 def check_range(name: str, values: Any, size: int) -> None:
@@ -55,9 +56,26 @@ def check_range(name: str, values: Any, size: int) -> None:
 def unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
     """A misspelt name is an error that lists the names that exist, the nearest first."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name[:LONGEST], names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    return ValueError(f"unknown {what} {name!r}; {hint}choose one of: {', '.join(names)}")
+    return ValueError(f"unknown {what} {brief(name)}; {hint}choose one of: {', '.join(names)}")
+
+
+def shorten(text: str, most: int = LONGEST) -> str:
+    """A text that may be long, for a message: its beginning, to the end of a word where one ends nearby."""
+    if len(text) <= most:
+        return text
+    cut = text[: most - 3]
+    words = cut.rsplit(" ", 1)[0]
+    return f"{words} ..." if len(cut) - len(words) < most // 5 and len(words) < len(cut) else f"{cut}..."
+
+
+def brief(value: Any) -> str:
+    """A value that may be long as Python writes it, for a message."""
+    try:
+        return shorten(repr(value))
+    except (RecursionError, ValueError):  # lists within lists without end, or a number of thousands of digits
+        return f"a very long {type(value).__name__}"
 
 
 def check_one_of(what: str, name: str, known: Collection[str]) -> None:

@@ -9,9 +9,9 @@ from facthold._util.errors import check_positive, find
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import compute_cells, find_place
-from facthold.cli.inputs import check_protocol, given_for, head_size
+from facthold.cli.inputs import WIDEST, check_protocol, given_for, head_size
 from facthold.cli.printing import count, paragraph, print_json
-from facthold.lab.fields import Repeats, rules_of
+from facthold.lab.fields import Between, Repeats, rules_of
 from facthold.recipes import recipes
 from facthold.recipes.base import MemoryRecipe
 from facthold.studies.memories.capacity import SEEDS, Capacity
@@ -92,6 +92,7 @@ def _transformer(options: dict[str, Any]) -> FactCapacity:
         options |= {"D": None, "table": "balanced"}
     check_protocol(options["protocol"])
     head_size(options["alpha"], options["d"], options["H"])
+    Between(least=0, most=WIDEST).check("beta", options["beta"])
     return FactCapacity(**options)
 
 

@@ -9,6 +9,7 @@ from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import (
+    LONG,
     about_file,
     about_table,
     file_in_words,
@@ -26,7 +27,6 @@ from facthold.facts.table import FactTable
 from facthold.plan.plan import plan as make_plan
 
 TIMED = 1000  # facts of a table that a build may take long for
-LONG = 60.0  # seconds above which it is said before how long it takes
 
 
 @command()

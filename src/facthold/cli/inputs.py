@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import typer
 
+from facthold._util.commands import duration
 from facthold._util.errors import FactholdError, check_one_of
 from facthold._util.files import check_output, check_outputs, check_room
 from facthold._util.memory import check_memory
@@ -19,14 +20,21 @@ from facthold.facts.names import LONGEST
 from facthold.facts.problem import MOST_NOISE, check_length
 from facthold.facts.real import find_source
 from facthold.facts.table import FactTable, Row
+from facthold.lab.fields import Between
 from facthold.models import STORED
 from facthold.models.sizes import Shape
+from facthold.plan.calibrations import product_rate
+from facthold.plan.plan import DAY
+from facthold.plan.plan import LONGEST as LONGEST_WAIT
 from facthold.train.protocols import PROTOCOLS, training_memory
 
 if TYPE_CHECKING:
     from facthold.models.saving import Written
 
 T = TypeVar("T")
+LONG = 60.0  # seconds above which it is said before how long something takes
+WIDEST = 1e6  # times d that heads or MLP have dimensions
+AT_ONCE = 1e10  # products that no machine takes seconds for
 
 
 def writable(folder: Path, files: Mapping[Path, str] | None = None) -> None:
@@ -55,6 +63,18 @@ def writable_file(output: Path | None, kind: str) -> None:
         messages.print(f"{output} is there already: the new one takes its place", markup=False)
     if not output.exists() or output.is_file():
         writable(output.parent)
+
+
+def foretell(what: str, products: float, lower: str) -> None:
+    """Say before it begins how long ``what`` takes at least, where that is more than a minute: by the products of two
+    numbers in it, and the speed of this machine. What nobody would wait for is refused."""
+    if products < AT_ONCE:
+        return
+    seconds = 2 * products / (1e9 * product_rate())
+    if seconds > LONGEST_WAIT:
+        raise ValueError(f"{what} takes {seconds / DAY:.3g} days here, or more; lower {lower}")
+    if seconds > LONG:
+        messages.print(f"{what} takes about {duration(seconds)} here, or more", markup=False)
 
 
 def refuse(why: str, **given: Any) -> None:
@@ -162,6 +182,7 @@ def check_protocol(name: str) -> None:
 
 def head_size(alpha: float, d: int, H: int) -> int:
     """d_h by alpha = H d_h / d."""
+    Between(low=0, most=WIDEST).check("alpha", alpha)
     if not 1 <= alpha * d / H < math.inf:
         raise ValueError(
             f"alpha={alpha:g} with d={d} and H={H} makes heads of dimension alpha d / H = {alpha * d / H:g}; "

@@ -18,6 +18,7 @@ from facthold.cli.app import command
 from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.problem import SEQUENCE, seeded_recall, seeded_table
 from facthold.facts.table import FactTable, random_share
+from facthold.lab.fields import Between
 from facthold.models.sizes import Shape
 from facthold.recipes import make_memory, recipes
 from facthold.recipes.base import FactRecipe, MemoryRecipe, Sizes
@@ -32,7 +33,8 @@ MEMORY = {"N", "m", "map", "M", "embeddings"}
 BUILT = PROMPTS | {"d_h", "m", "per_head"}
 OF_ITS_OWN = {"m", "accuracy"}  # what recipes take that choose their own prompts, such as `gated`
 TRAINED = PROMPTS | {"alpha", "beta", "H", "d_h", "m", "variant", "protocol", "rule", "accuracy"}
-DRAWS = 10
+DRAWS, MOST_DRAWS = 10, 10_000
+BESIDE = 40  # products that the arg max takes as long as, for each score of a memory
 DEFAULTS: dict[str, Any] = {
     "N": 256, "m": 0, "map": "identity", "embeddings": "sphere", "S": 16, "R": 16, "D": 8, "table": "random",
     "T": SEQUENCE, "draws": DRAWS, "H": HEADS, "alpha": 1.0, "beta": BETA, "variant": "code",
@@ -97,6 +99,7 @@ def make(
         takes = FACTS | (TRAINED if recipe == "train" else BUILT if wanted.build else OF_ITS_OWN)
     given = inputs.given_for(recipe, ALWAYS | takes, context)
     check_positive(**{name: given[name] for name in ("d", "N", "M", "S", "R", "D", "d_h", "draws") if name in given})
+    Between(least=1, most=MOST_DRAWS).check("draws", given.get("draws"))
     inputs.writable_file(output, MODEL)
     if isinstance(wanted, FactRecipe):
         (model, problem, about), say = _transformer(wanted, given), _say_transformer
@@ -123,8 +126,10 @@ def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
     N, d, m, seed, map, embeddings = (g[name] for name in ("N", "d", "m", "seed", "map", "embeddings"))
     recipe.check_stores()
     recipe.check(d, m)
-    parts = memory_parts(N=N, d=d, M=g.get("M", N), m=m, scores=recipe.holds_scores)
+    M = g.get("M", N)
+    parts = memory_parts(N=N, d=d, M=M, m=m, scores=recipe.holds_scores)
     check_memory(f"a memory of {count(N, 'association')}", parts)
+    inputs.foretell(f"asking for N={N} associations with {M} outputs", float(N) * M * (2 * d + BESIDE), "-N")
     problem = seeded_problem(N, seed, d, g.get("M"), embeddings=embeddings, map=map)
     start = time.perf_counter()
     with working(f"making a memory by {recipe.name}"):
@@ -173,8 +178,7 @@ def _trained_shape(g: dict[str, Any], given: dict[str, Any]) -> Shape:
             raise ValueError(f"take one of {one}={given[one]:g} and {other}={given[other]}: {rule}")
     check_positive(H=g["H"])
     d_h = given["d_h"] if "d_h" in given else inputs.head_size(g["alpha"], g["d"], g["H"])
-    if not 0 <= g["beta"] < math.inf:
-        raise ValueError(f"beta={g['beta']:g} must be a number and not negative; 0: no MLP")
+    Between(least=0, most=inputs.WIDEST).check("beta", g["beta"])
     m = given.get("m", int(g["beta"] * g["d"]))
     if m < 0:
         raise ValueError(f"m={m} must not be negative; 0: no MLP")
@@ -206,6 +210,9 @@ def _table(g: dict[str, Any], given: dict[str, Any], shape: Shape) -> tuple[Fact
     if not shape.H:  # a construction may at worst have a head for each token
         shape = shape._replace(H=min(S + R, max(2, -(-4 * (S + R) // shape.d_h))))
     inputs.check_size(shape, S, R, A, g["T"], given.get("n_noise"))
+    asked = float(S) * R if table is None else float(len(table))
+    products = asked * g["draws"] * (g["T"] * shape.n_params + shape.d * (2 * S + 2 * R + A))
+    inputs.foretell(f"asking for {asked:.6g} facts in draws={g['draws']} prompts each", products, "--draws, -S or -R")
     if table is None:
         table = seeded_table(g["table"], S, R, g["D"], g["seed"])
     for name in ("share", "zipf"):
@@ -245,11 +252,12 @@ def _put(recipe: FactRecipe, table: FactTable, p: np.ndarray | None, shape: Shap
 
 
 def _say_memory(a: dict[str, Any], place: str) -> None:
+    each = f"{a['params_per_fact']:.4g} per association recalled" if a["recall"] else "and nothing is recalled"
     paragraph(
         f"{a['recipe']} ({place}): {a['recall']:.2%} of {count(a['N'], 'association')} recalled; "
         f"made in {a['seconds']:.2f} s\n"
         f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}\n"
-        f"{a['n_params']} parameters, {a['params_per_fact']:.4g} per association recalled; "
+        f"{a['n_params']} parameters, {each}; "
         f"{a['bits']:.0f} bits in float32, where {a['bits_needed']:.0f} would tell all such maps apart; embeddings, "
         f"beside them: {a['n_embeddings']:,} numbers"
     )

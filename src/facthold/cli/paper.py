@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from facthold._util.commands import command as hint
-from facthold._util.commands import duration, shorten
-from facthold._util.errors import FactholdError, unknown
+from facthold._util.commands import duration
+from facthold._util.errors import FactholdError, brief, shorten, unknown
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import CellProgress, find_place
@@ -199,13 +199,15 @@ def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
         raise FactholdError(f"no such config file: {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise FactholdError(f"cannot read the config file {path}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also of a number with thousands of digits, which Python refuses
         raise FactholdError(f"{path} is not TOML: {error}") from error
+    except RecursionError:
+        raise FactholdError(f"{path} is nested too deeply; a key has a number, a name or a list of these") from None
     for name, table in tables.items():
         if name not in registry.figures():
             raise FactholdError(f"{path}: {unknown('figure', name, registry.figures())}")
         if not isinstance(table, dict):
-            raise FactholdError(f"{path}: write [{name}] and keys below it, not {name} = {table!r}")
+            raise FactholdError(f"{path}: write [{name}] and keys below it, not {name} = {brief(table)}")
     return tables
 
 

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from facthold._util.commands import shorten
+from facthold._util.errors import shorten
 
 if TYPE_CHECKING:
     from facthold.plan.laws import Interval

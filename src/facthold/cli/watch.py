@@ -34,7 +34,7 @@ RELATIONS = {DEFAULT: ("capital", "currency", "language", "region")}  # where no
 QUESTIONS = {DEFAULT: ("France, capital", "Japan, currency", "Brazil, language", "Kenya, region")}
 OPTIMISERS = {"sgd": "gradient descent", "adam": "Adam"}
 FRAMES = 8  # pictures of the live view per second
-MOST_LR = 10**6
+LEAST_LR, MOST_LR = 1e-12, 1e6  # a shorter step moves no weight in float32
 MOST_QUESTIONS = 5  # more do not fit below the curve
 
 
@@ -69,7 +69,7 @@ def watch(
     from facthold.dynamics.watching import Watching
     from facthold.dynamics.watching import watch as train
 
-    Between(low=0, most=MOST_LR).check("lr", lr)
+    Between(least=LEAST_LR, most=MOST_LR).check("lr", lr)
     Between(least=1).check("steps", steps)
     Between(least=SMALLEST, most=1).check("alpha", alpha)
     if question and len(question) > MOST_QUESTIONS:

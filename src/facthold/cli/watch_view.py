@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from facthold._util.commands import shorten
+from facthold._util.errors import shorten
 from facthold.cli.printing import count
 from facthold.dynamics.stages import CONVERGED, Rest
 

@@ -139,7 +139,7 @@ class Watching:
     def as_rows(self) -> list[list[Any]]:
         """A header, and a row for each look, with the answer to each question and the probability of the right one."""
         scalars = [name for name, value in self.looks[0].items() if np.ndim(value) == 0 and name != "loss_error"]
-        scalars.sort(key=lambda name: name not in CURVES)
+        scalars.sort(key=lambda name: CURVES.index(name) if name in CURVES else len(CURVES))
         columns = (column for text in self.texts for column in (text, f"p({text})"))
         rows: list[list[Any]] = [["step", *scalars, *columns]]
         for i, (step, look) in enumerate(zip(self.steps, self.looks, strict=False)):

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from facthold._util.commands import shorten
-from facthold._util.errors import FactholdError, check_one_of, optional
+from facthold._util.errors import FactholdError, check_one_of, optional, shorten
 from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
 from facthold.facts.contents import is_packed
 from facthold.facts.formats import COLUMNS, ending_of, endings, source_of

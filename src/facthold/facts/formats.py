@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from facthold._util.commands import shorten
-from facthold._util.errors import FactholdError, optional
+from facthold._util.errors import FactholdError, brief, optional, shorten
 from facthold.facts.contents import GZIP, check_fits, check_readable, contents_of, is_packed, text_of
 
 COLUMNS = ("subject", "relation", "answer")
@@ -58,7 +57,7 @@ def source_of(facts: Any) -> Source:
         rows = ((number, _parts(f"facts, row {number}", 3, row)) for number, row in enumerate(facts))
     else:
         raise ValueError(
-            f"facts={shorten(repr(facts))} must be a path, a frame, a dictionary {{(subject, relation): answer}} or a "
+            f"facts={brief(facts)} must be a path, a frame, a dictionary {{(subject, relation): answer}} or a "
             "list of (subject, relation, answer)"
         )
     return Source("facts", "row", rows)
@@ -227,7 +226,7 @@ def _json(path: Path, columns: Sequence[str]) -> Rows:
         raise FactholdError(f"{path} is empty; {WRITTEN}")
     if json_text.text[at] not in "[{":
         value, _ = json_text.value(at)
-        raise FactholdError(f"{json_text.where(at)}: {shorten(repr(value))} is neither a list nor an object; {WRITTEN}")
+        raise FactholdError(f"{json_text.where(at)}: {brief(value)} is neither a list nor an object; {WRITTEN}")
     read = _listed if json_text.text[at] == "[" else _nested
     yield from read(json_text, at, columns)
 
@@ -275,7 +274,7 @@ def _of_json(where: str, value: Any, columns: Sequence[str]) -> Sequence[Any]:
 
 def _shown(value: Any) -> str:
     """A value of JSON for a message."""
-    return shorten(repr(dict(value) if isinstance(value, _Object) else value))
+    return brief(dict(value) if isinstance(value, _Object) else value)
 
 
 def _json_lines(path: Path, columns: Sequence[str]) -> Rows:
@@ -321,7 +320,7 @@ def _frame(source: str, frame: Any, columns: Sequence[str]) -> Iterator[tuple[An
 
 def _parts(where: str, n: int, row: Any) -> tuple[Any, ...]:
     if isinstance(row, str | Mapping) or not isinstance(row, Iterable) or len(parts := tuple(row)) != n:
-        raise FactholdError(f"{where} is {shorten(repr(row))}; write it as ({', '.join(COLUMNS[:n])})")
+        raise FactholdError(f"{where} is {brief(row)}; write it as ({', '.join(COLUMNS[:n])})")
     return parts
 
 
@@ -335,7 +334,7 @@ def _as_text(where: str, name: str, value: Any) -> str:
         except UnicodeDecodeError:
             raise FactholdError(f"{where}: the {name} is bytes that are not UTF-8; write it as text") from None
     if isinstance(value, Iterable):
-        text = shorten(repr(value))
+        text = brief(value)
         raise FactholdError(f"{where}: the {name} is nested, {text}; write one text or number, a row for each")
     try:
         missing = value is None or bool(value != value)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from facthold._util.commands import shorten
-from facthold._util.errors import FactholdError, check_number, find, unknown
+from facthold._util.errors import FactholdError, brief, check_number, find, unknown
 from facthold._util.files import PNG, SVG, writing
 from facthold.lab import style
 from facthold.lab.cells import Cell
@@ -74,12 +73,12 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin is tuple:
         if not isinstance(value, list | tuple):
-            raise FactholdError(f"{name} in the config must be a list, not {shorten(repr(value))}")
+            raise FactholdError(f"{name} in the config must be a list, not {brief(value)}")
         if not value:
             raise FactholdError(f"{name} is empty; give one or more")
         inner = [args[0]] * len(value) if args[-1] is Ellipsis else args
         if len(inner) != len(value):
-            raise FactholdError(f"{name} in the config: {shorten(repr(value))} must hold {len(inner)} values")
+            raise FactholdError(f"{name} in the config: {brief(value)} must hold {len(inner)} values")
         return tuple(_typed(name, v, h) for v, h in zip(value, inner, strict=True))
     if origin is types.UnionType:
         hint = args
@@ -87,6 +86,6 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         hint = (int, float)
     if not isinstance(value, hint) or isinstance(value, bool):
         wanted = getattr(hint, "__name__", "number")
-        raise FactholdError(f"{name} in the config must be {wanted}, not {shorten(repr(value))}")
-    check_number(f"{name} in the config", value)
+        raise FactholdError(f"{name} in the config must be {wanted}, not {brief(value)}")
+    check_number(name, value)
     return value

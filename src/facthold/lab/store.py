@@ -240,7 +240,7 @@ class Store(contextlib.AbstractContextManager["Store"]):
             if key_of(kind, version, spec) != key:
                 raise ValueError("its key is not that of its spec")
             return Row(key, kind, version, spec, result, Provenance(**fields, seeds=tuple(seeds)))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             reason = "it is not JSON" if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) else error
             delete = shlex.quote(f"DELETE FROM results WHERE rowid = {number}")
             raise self._refuse(

@@ -12,8 +12,11 @@ from collections.abc import Generator
 from multiprocessing import connection, get_context, parent_process, resource_tracker
 
 from facthold._util.errors import FactholdError, check_positive
+from facthold._util.memory import check_memory
 from facthold.lab.cells import Cell
 from facthold.lab.places import RETRIES, WAIT, Finished, Line, Moment, Parcel, Place, Running, given_up
+
+IDLE = 2.5e8  # bytes of a worker before it computes anything
 
 
 class Workers(Place):
@@ -21,6 +24,7 @@ class Workers(Place):
 
     def __init__(self, workers: int) -> None:
         check_positive(workers=workers)
+        check_memory("so many processes", {f"workers={workers}": workers * IDLE})
         self.n = workers
         self.label = f"{workers} worker process" + ("es" if workers > 1 else "")
 

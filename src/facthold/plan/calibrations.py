@@ -66,7 +66,7 @@ def read(path: Path = FILE) -> Calibrations:
         return Calibrations(kept["provenance"], rows)
     except FileNotFoundError:
         raise FactholdError(f"no calibrations at {path}; make them: {_again(path)}") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise FactholdError(
             f"cannot read the calibrations {path} ({error}); make them again: {_again(path)}"
         ) from error

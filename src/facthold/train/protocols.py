@@ -132,11 +132,15 @@ def protocol(name: str) -> Protocol:
 def training_memory(shape: Shape, S: int, R: int, A: int, T: int, n_noise: int | None = None) -> Parts:
     """Bytes that it takes to train such a transformer on such a table, by what they grow with: weights, gradients and
     Adam's moments at three learning rates; table and embeddings; scores and prompts of a batch for each rate."""
-    tokens = S + R + (n_noise or S + R) + 1
     batch = 3.0 * BATCH / 2
+
+    def of_tokens(n: int) -> float:
+        return bytes_of(embeddings=float(n) * shape.d, scores=batch * 3 * n)
+
     return {
         f"d={shape.d}": bytes_of(weights=7.5 * shape.n_params, scores=batch * 4 * (shape.H * shape.d_h + shape.m)),
-        f"S={S}": bytes_of(facts=float(S) * R, embeddings=float(tokens) * shape.d, scores=batch * 3 * tokens),
+        f"S={S}": bytes_of(facts=float(S) * R) + of_tokens(S + R + 1 + (0 if n_noise else S + R)),
+        **({f"n_noise={n_noise}": of_tokens(n_noise)} if n_noise else {}),
         f"D={A // R or 1}": bytes_of(embeddings=float(A) * shape.d, scores=batch * 3 * A),
         f"T={T}": bytes_of(scores=batch * 4 * T),
     }

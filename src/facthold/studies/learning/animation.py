@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from facthold._util.commands import shorten
+from facthold._util.errors import shorten
 from facthold.lab import style
 from facthold.lab.style import COLOURS, GUIDE
 
