@@ -114,7 +114,7 @@ def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Pa
         (["results", "--csv", "--json"], "take one of"),
         (["results", "-o", "x.csv"], "--output goes with --csv or --parquet"),
         (["results", "--kind", "capacty", "--store", "nothing.sqlite"], "unknown kind of cell 'capacty'"),
-        (["bench", "--seconds", "0"], "--seconds 0.0 must be above 0 and at most 600"),
+        (["bench", "--seconds", "0"], "--seconds 0.0 must be at least 0.01 and at most 600"),
         (["verify", "margin"], "unknown claim"),
         (["verify", "--workers", "2", "--ray", "auto"], "take one of --workers and --ray"),
         (["verify", "--stored", "--store", "nothing.sqlite"], "no claim has all of its cells stored"),

@@ -124,6 +124,9 @@ LEARNING = Protocol(
 MARGIN = 1.0  # by how much an answer must win in it, so that rounding, noise and an edit elsewhere cannot tip it
 
 
+ODD = 64  # times d: above it a size was given by itself
+
+
 def protocol(name: str) -> Protocol:
     """The protocol with this name: ``fh.protocol("transformer-code").steps``."""
     return find("protocol", name, PROTOCOLS)
@@ -137,8 +140,12 @@ def training_memory(shape: Shape, S: int, R: int, A: int, T: int, n_noise: int |
     def of_tokens(n: int) -> float:
         return bytes_of(embeddings=float(n) * shape.d, scores=batch * 3 * n)
 
+    largest, size = max(shape._asdict().items(), key=lambda one: one[1])
+    odd = size > ODD * shape.d  # usually all follow from d; where one does not, it is the one to lower
     return {
-        f"d={shape.d}": bytes_of(weights=7.5 * shape.n_params, scores=batch * 4 * (shape.H * shape.d_h + shape.m)),
+        f"{largest}={size}" if odd else f"d={shape.d}": bytes_of(
+            weights=7.5 * shape.n_params, scores=batch * 4 * (shape.H * shape.d_h + shape.m)
+        ),
         f"S={S}": bytes_of(facts=float(S) * R) + of_tokens(S + R + 1 + (0 if n_noise else S + R)),
         **({f"n_noise={n_noise}": of_tokens(n_noise)} if n_noise else {}),
         f"D={A // R or 1}": bytes_of(embeddings=float(A) * shape.d, scores=batch * 3 * A),
