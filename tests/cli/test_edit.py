@@ -139,3 +139,11 @@ def test_what_cannot_be_changed_is_one_clear_line(
     Path("bad.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\nFrnce,capital,Lyon\n")
     assert says in refuses(*arguments)
     assert not Path("x").exists()
+
+
+def test_a_file_that_wants_two_answers_to_one_question_is_refused(models: Path, run: Run) -> None:
+    Path("both.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\nFrance,capital,Nice\n")
+    code, _, err = run("edit", "m.safetensors", "--file", "both.csv", "-o", "new.safetensors")
+    assert code == 2
+    assert "both.csv: (France, capital) is to be 'Lyon' and 'Nice'; keep one of them" in err
+    assert not Path("new.safetensors").exists()

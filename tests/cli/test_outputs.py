@@ -216,3 +216,19 @@ def test_what_fails_half_way_leaves_the_older_file_and_nothing_else(tmp_path: Pa
     with pytest.raises(FactholdError, match="is there already, and is JSON; a GIF would take its place"):
         write(GIF)
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_a_name_that_no_disk_takes_and_links_in_a_circle_are_one_line(folder: Path, run: Run) -> None:
+    (folder / "a.csv").symlink_to("b.csv")
+    (folder / "b.csv").symlink_to("a.csv")
+    for output in ("a.csv", "x" * 300 + ".csv", "é" * 120 + ".csv"):
+        code, _, err = run("facts", "elements", "-o", output)
+        assert code == 2
+        assert len(err.splitlines()) == 1, err
+        assert "defect" not in err
+
+
+def test_a_hidden_file_of_the_users_is_no_kept_try(files: dict[str, bytes], folder: Path, run: Run) -> None:
+    (folder / ".new.safetensors.kept").write_text("mine")
+    run("build", "t.csv", "-o", "new.safetensors")
+    assert (folder / ".new.safetensors.kept").read_text() == "mine"

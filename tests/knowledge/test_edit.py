@@ -391,7 +391,7 @@ def test_a_change_that_does_not_take_is_said_to_fail() -> None:
         (Model.edit, ("Sudan", "official_language", "Arabic"), "is not in the table; take add"),
         (Model.edit, ("France", "capital", " "), "the new answer ' ' is empty"),
         (Model.edit, ("France", "capital", "a\udcff"), "the new answer 'a.udcff' has half a character"),
-        (Model.add, ("France", "capital", "Lyon"), "is in the table; take edit"),
+        (Model.add, ("France", "capital", "Lyon"), "is in the table; to change its answer"),
         (Model.add, ("France", "anthem", "La Marseillaise"), "unknown relation 'anthem': .*build the model again"),
         (Model.forget, ("Sudan", "official_language"), "nothing to forget"),
     ],
@@ -411,3 +411,28 @@ def test_the_only_fact_is_not_forgotten() -> None:
     problem = FactualRecall(FactTable.from_rows([("a", "b", "c")]), np.eye(6, 4, dtype=np.float32))
     with pytest.raises(FactholdError, match="the only fact"):
         Model(Transformer.init(4, 1, 2, key=jax.random.key(0)), problem).forget("a", "b")
+
+
+def test_what_a_new_name_costs_is_counted_and_named() -> None:
+    """A new subject is a new rival to every answer, also before any weight has changed: what was said and was right is
+    judged without it, and by name, as numbers of tokens move."""
+    start = Model(*known.countries())
+    added = start.add("Atlantis", "capital", "Poseidonis")
+    kept, unchanged, others = specificity(start, added)
+    assert (added.report.specificity, added.report.unchanged) == pytest.approx((kept, unchanged), abs=1e-9)
+    assert added.report.others == others
+
+
+def test_a_fact_that_an_edit_costs_is_named() -> None:
+    """A model whose weights are all in use: in place, something else must give way."""
+    model, problem = known.random_model()
+    table = problem.table
+    for row in range(len(table)):
+        s, r, a = int(table.subjects[row]), int(table.relations[row]), int((table.answers[row] + 1) % table.A)
+        done = Model(model, problem).edit(str(s), str(r), str(a), in_place=True).report
+        lost = done.specificity < 1
+        assert bool(done.lost) == lost
+        assert (str(s), str(r)) not in done.lost
+        if lost:
+            return
+    pytest.skip("no edit of this model costs another fact")

@@ -25,6 +25,7 @@ OURS = re.compile(rb'\s*\{\s*"__metadata__"\s*:\s*\{\s*"(about|checksums)"')  # 
 FIRST_KEY = re.compile(r'[\[{\s]*"((?:[^"\\]|\\.)*)"\s*:')  # of JSON: of the object that it is, or of the first in it
 GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
 LOOKED = 4096  # bytes at the start of a file that say what it is
+LONGEST_NAME = 200  # bytes: file systems take 255, and what is written beside it first has a longer name
 ROOM = 1 << 18  # bytes that a disk must take before anything is computed for it
 
 written: list[Path] = []  # the files that this process has put in their place
@@ -99,6 +100,10 @@ def check_output(path: str | Path, kind: str) -> bool:
     """Whether a file of this kind would take the place of an older one. Refuses to write over anything else, and into a
     folder that is not there: a name may be mistyped."""
     path = Path(path)
+    if len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise FactholdError(
+            f"cannot write {path.name[:20]}...: its name has more than {LONGEST_NAME} bytes; shorten it"
+        )
     try:
         if path.is_dir():
             raise FactholdError(f"output={path} is a folder; give the name of a file")
@@ -107,10 +112,14 @@ def check_output(path: str | Path, kind: str) -> bool:
                 f"cannot write {path}: there is no folder {path.parent}; make it first, or check the name"
             )
         if not path.is_file():  # nothing there, or a pipe or a device
+            path.resolve()  # raises where links go round in a circle
             return False
         there = kind_of(path)
-    except OSError as error:
-        raise FactholdError(f"cannot write {path}: {error.strerror or error}; give another path") from error
+        if not os.access(path, os.W_OK):
+            raise FactholdError(f"{path} is there already, and is not to be written to; give another name")
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FactholdError(f"cannot write {path}: {reason}; give another path") from error
     if there not in (kind, EMPTY):
         raise FactholdError(f"{path} is there already, and is {there}; {kind} would take its place: give another name")
     return True

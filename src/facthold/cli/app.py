@@ -1,5 +1,6 @@
 """The `facthold` program: its commands, and the one place where an error becomes a line and an exit code."""
 
+import errno
 import importlib
 import os
 import re
@@ -18,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
-from facthold._util.errors import FactholdError, FactholdWarning, check_number, unknown
+from facthold._util.errors import FactholdError, FactholdWarning, check_number, shorten, unknown
 from facthold._util.files import abandon, written
 
 BAD_INPUT, BROKEN = 2, 1
@@ -210,6 +211,9 @@ def _options(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program. Errors that a user can do something about are one line on standard error."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     debug = "--debug" in arguments
     # --debug may stand anywhere
     arguments = (["--debug"] if debug else []) + ([a for a in arguments if a != "--debug"] or ["--help"])
@@ -270,6 +274,10 @@ def _in_words(error: Exception) -> tuple[str, int]:
         return str(error), BAD_INPUT
     if isinstance(error, MemoryError):
         return f"out of memory ({error}); take smaller sizes", BROKEN
+    if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return f"{shorten(str(error.filename))}: {error.strerror}; give another name", BAD_INPUT
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG):
+        return f"cannot write what it has to say: {error.strerror}", BAD_INPUT
     return f"{type(error).__name__}: {error} (this is a defect; run again with --debug for where)", BROKEN
 
 
@@ -294,8 +302,12 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     """Leave at once: lanes may still be inside a compiled loop, and nothing of theirs is worth waiting for."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, AttributeError):  # a disk that is full, or a stream that was closed before (>&-)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1 if stream is sys.stdout else 2)
+            code = code or BAD_INPUT
     if code == 0:
         sys.exit(0)
     abandon()

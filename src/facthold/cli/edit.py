@@ -81,6 +81,10 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
         rows: Sequence[tuple[str, ...]] = read_questions(file)
     else:
         rows = [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in source_of(file).records]
+        answers: dict[tuple[str, str], str] = {}
+        for s, r, a in rows:
+            if answers.setdefault((s, r), a) != a:
+                raise FactholdError(f"{file}: ({s}, {r}) is to be {answers[s, r]!r} and {a!r}; keep one of them")
     if not rows:
         raise FactholdError(f"{file} has a header and nothing below it; write a line for each fact")
     return rows
@@ -155,6 +159,9 @@ def _say(report: "Report") -> None:
     paragraph(
         f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
     )
+    if report.lost:
+        lost = ", ".join(f"({subject}, {relation})" for subject, relation in report.lost)
+        paragraph(f"  no longer right: {lost}")
     if report.rank:
         size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "where all was zero"
         paragraph(f"  size of the change: {size}")

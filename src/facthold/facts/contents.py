@@ -6,6 +6,7 @@ import io
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 from facthold._util.errors import FactholdError
 from facthold._util.memory import check_memory
@@ -79,7 +80,7 @@ def contents_of(path: Path) -> bytes:
     """The bytes of a file, unpacked where its name says that they are packed."""
     try:
         check_fits(path, path.stat().st_size)
-        contents = path.read_bytes()
+        contents = path.read_bytes() if path.is_file() else _streamed(path)
         return _unpacked(path, contents) if is_packed(path) else contents
     except (gzip.BadGzipFile, zlib.error, EOFError, OSError) as error:
         raise _unreadable(path, error) from error
@@ -94,12 +95,25 @@ def _unreadable(path: Path, error: Exception, wanted: str = "a file of facts") -
 
 
 def _unpacked(path: Path, contents: bytes) -> bytes:
-    unpacked = io.BytesIO()
     with gzip.GzipFile(fileobj=io.BytesIO(contents)) as stream:
-        while block := stream.read(BLOCK):
-            unpacked.write(block)
-            check_fits(path, unpacked.tell())
-    return unpacked.getvalue()
+        return _all_of(path, stream)
+
+
+def _streamed(path: Path) -> bytes:
+    """Of a pipe or a device, which does not say how much there is."""
+    with path.open("rb") as stream:
+        return _all_of(path, stream)
+
+
+def _all_of(path: Path, stream: IO[bytes] | gzip.GzipFile) -> bytes:
+    """All bytes, as long as they fit: there may be no end."""
+    read, blocks = io.BytesIO(), 0
+    while block := stream.read(BLOCK):
+        read.write(block)
+        blocks += 1
+        if blocks & (blocks - 1) == 0:  # to ask what is free takes longer than to read a block
+            check_fits(path, 2 * read.tell())
+    return read.getvalue()
 
 
 def check_readable(path: Path, wanted: str = "a file of facts") -> None:

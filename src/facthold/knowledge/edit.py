@@ -12,7 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from facthold.construct.neuron import bump, winning, with_bump
@@ -33,6 +33,7 @@ model's features depend a little on the noise."""
 OWN_DRAWS = 24  # more prompts of the edited fact: its answer has to be said in all others too
 NOTHING = "nothing"  # that was changed
 PROBES = 10  # fresh prompts in which the edited fact is asked
+NAMED = 3  # facts that a report names of those that a change has cost
 SAMPLED = 1 << 13  # facts by which embeddings of a new subject are compared
 
 
@@ -56,6 +57,7 @@ class Report:
     more_params: int = 0  # parameters that the model has more than before: those of a new neuron
     new: tuple[str, ...] = ()  # which names the table did not have: 'subject', 'answer'
     neurons: int = 0  # of its own that the fact got: new ones, or ones that no fact used
+    lost: tuple[tuple[str, str], ...] = ()  # of the others that were right and no longer are, the first ones
 
     @property
     def answer(self) -> str:
@@ -92,9 +94,10 @@ def changed(
     draws = int(np.clip(ROWS // n, 2 if 2 * n * len(forward.last_map[1]) <= FEATURES else 1, DRAWS))
     seen, pairs = _contested(forward, after, row, wins, draws)
     before = judge_table(known.model, after, seed=FRESH)
-    # a new answer alone may make a tie where there was none: what was right is judged without it
-    right = judge_table(known.model, known.problem, seed=FRESH).recalled
-    right = np.pad(right, (0, n - len(right))) & others
+    # a new name is a new rival to all answers: what was said and was right is judged without it
+    held = judge_table(known.model, known.problem, seed=FRESH)
+    right = np.pad(held.recalled, (0, n - len(held.recalled))) & others
+    was, told = _renamed(known, held.said), others[: len(held.said)]
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
     said = _mostly(asked, _probed(asked, row))
 
@@ -104,11 +107,14 @@ def changed(
         probes, verdicts = _probed(now, row), judge_table(model, after, seed=FRESH)
         hits = ~np.isin(probes.said, table.right(row)) if kind == "forget" else probes.recalled
         subjects, relations, answers = now.names
+        same = was == _renamed(now, verdicts.said[: len(was)])
+        gone = np.flatnonzero(right & ~verdicts.recalled)[:NAMED]
         report = Report(
             kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in named),
             said, _mostly(now, probes), float(hits.mean()), matrix, size, int(size > 0),
-            int(others.sum()), _mean(verdicts.recalled[right]), _mean((verdicts.said == before.said)[others]),
+            int(others.sum()), _mean(verdicts.recalled[right]), _mean(same[told]),
             model.n_params - known.n_params, new, neurons,
+            tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone),
         )  # fmt: skip
         return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 
@@ -155,6 +161,12 @@ def _probed(known: Model, row: int) -> Verdicts:
 def _mostly(known: Model, verdicts: Verdicts) -> str:
     """What is said most often."""
     return known.output_name(int(np.bincount(verdicts.said).argmax()))
+
+
+def _renamed(known: Model, outputs: Int[np.ndarray, " n"]) -> np.ndarray:
+    """Outputs by name: numbers of tokens move when there are more of them."""
+    numbers, back = np.unique(outputs, return_inverse=True)
+    return np.array([known.output_name(int(number)) for number in numbers], object)[back]
 
 
 def _mean(hits: Bool[np.ndarray, " n"]) -> float:

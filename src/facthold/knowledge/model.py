@@ -171,7 +171,7 @@ class Model:
             )
         s = subjects.exact(str(subject))  # any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
-            raise FactholdError(f"({subject}, {relation}) is in the table; take edit to change its answer")
+            raise FactholdError(f"({subject}, {relation}) is in the table; to change its answer, edit it without --add")
         problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
         if s is None:
             problem, s = tables.with_subject(problem, str(subject), knowledge.edit.distinct(self, r))

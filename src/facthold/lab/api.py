@@ -98,7 +98,7 @@ def verify(
 ) -> list[Judged]:  # fmt: skip
     """The verdict on these claims, or on all: ``fh.verify("gradient-step", preset="smoke")[0].holds``. Cells that are
     not stored are computed first; with ``compute=False`` a claim that lacks some was 'not run'."""
-    wanted = [registry.claim(id) for id in ids] if ids else list(claims().values())
+    wanted = [registry.claim(id) for id in dict.fromkeys(ids)] if ids else list(claims().values())
     cells = [cell for claim in wanted for cell in claim.cells(preset)]
     with opened(store, create=compute, cells=cells) as kept:
         if compute:

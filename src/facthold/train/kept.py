@@ -11,7 +11,7 @@ import numpy as np
 
 import facthold
 from facthold._util.errors import FactholdError
-from facthold._util.files import MODEL, writing
+from facthold._util.files import MODEL, kind_of, writing
 from facthold._util.tensors import read_tensors, tensors_as_bytes
 from facthold.facts.table import FactTable
 from facthold.models.memory import MLPMemory
@@ -51,8 +51,8 @@ class Kept:
 
     def done(self) -> None:
         """The build is finished, and its model is written."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
+        if self.path is not None and self.path.is_file() and kind_of(self.path) == MODEL:
+            self.path.unlink()
 
 
 def _read(path: Path, mark: str) -> dict[str, Try]:
