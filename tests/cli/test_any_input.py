@@ -123,13 +123,20 @@ def test_nonsense_is_refused_with_every_recipe(data: st.DataObject) -> None:
         "make --recipe train:mlp-code -m 1000000000000", "make --recipe values -d 10000000",
         "build facts.csv -o m.safetensors -T 1000000", "build facts.csv -o m.safetensors --noise-tokens 1000000000",
         "watch facts.csv --steps 9007199254740992", "bench --seconds 1e30", "bench --seconds 0",
-        "watch facts.csv --lr 1e-300", "make --recipe train --alpha 1e30", "make --recipe train --beta 1e30",
-        "make --recipe attention --d-h 2 --draws 1000000000", "make -N 100000000 -d 1",
-        "verify --preset smoke --workers 1000000",
+        "watch facts.csv --steps 8 --lr 1e-300", "make --recipe train --alpha 1e30", "make --recipe train --beta 1e30",
+        "make --recipe attention -d 8 --d-h 2 -S 2 -R 2 --draws 100000", "make -N 100000000 -d 1",
+        "verify gradient-step --preset smoke --workers 1000000",
     ],
 )  # fmt: skip
 def test_sizes_and_times_that_cannot_be_are_refused_at_once(arguments: str) -> None:
     refused(*arguments.split())
+
+
+@pytest.mark.parametrize("lower", ["--noise-tokens 1000000000000", "-D 1000000000000", "-d 10000000"])
+def test_what_does_not_fit_in_memory_says_what_to_lower(lower: str) -> None:
+    line = refused("make", "--recipe", "train", "-d", "8", "-S", "2", "-R", "2", "-D", "2", *lower.split())
+    assert "GiB of memory" in line
+    assert line.endswith(f"; lower {lower}")
 
 
 VALUES = st.recursive(

@@ -68,7 +68,7 @@ class Job:
     keeps: str = ""  # what it says where it was asked to end and has kept a part of its outputs
 
 
-WATCH = ("watch", "facts.csv", "--lr", "0.001", "--steps", "100000", "-o", "watched")
+WATCH = ("watch", "facts.csv", "--lr", "0.0002", "--steps", "500000", "-o", "watched")
 BUILD = ("build", "facts.csv", "-o", "model.safetensors")
 JOBS = {
     job.name: job
