@@ -17,7 +17,7 @@ from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
 from facthold.cli.inputs import writable_file
-from facthold.cli.printing import count, filled, paragraph, print_json, show, working
+from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
 from facthold.lab.api import opened
@@ -45,9 +45,9 @@ def list_(
         for preset, grid in presets.items():  # as --config reads them; JSON values are TOML
             typer.echo(f"# preset {preset}" + ("" if preset == USUAL else ", in comments: a file has each figure once"))
             lines = [f"[{figure}]", *(f"{key} = {json_text.dumps(v, ensure_ascii=False)}" for key, v in grid.items())]
-            for line in lines:
-                text = filled(line)  # arrays may go over lines
-                typer.echo(text if preset == USUAL else "\n".join(f"# {part}" for part in text.splitlines()))
+            first, further = (None, None) if preset == USUAL else ("# ", "#   ")
+            for line in lines:  # arrays may go over lines
+                paragraph(line, further, first=first)
             typer.echo("")
         return
     of_recipes = [

@@ -105,7 +105,7 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     """A saved model and its problem, or None where none was saved: ``memory, problem = fh.load_model(path)``."""
     if not Path(path).is_file():
         there = Path(path).is_symlink() or Path(path).exists()
-        raise FactholdError(f"{path} is no file of a model" if there else f"no such model file: {path}")
+        raise FactholdError(f"{path} is no model file" if there else f"no such model file: {path}")
     arrays, about = read_tensors(path)
     if about.get("model") not in list(MODELS):
         raise FactholdError(f"{path} is not a facthold model: it holds something else; build or save it again")
