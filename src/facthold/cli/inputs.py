@@ -195,6 +195,6 @@ def check_size(shape: Shape, S: int, R: int, A: int, T: int, n_noise: int | None
     """Refuse a transformer and a table that do not fit in memory, and prompts that cannot be."""
     check_length(T)
     if n_noise is None and S + R > MOST_NOISE:
-        raise ValueError(f"S + R = {S + R} noise tokens are more than {MOST_NOISE}; give n_noise")
+        raise ValueError(f"S={S} and R={R}: S + R noise tokens are more than {MOST_NOISE}; give n_noise")
     what = f"a transformer of {shape.n_params} parameters with {S} subjects, {R} relations and {A} answers"
     check_memory(what, training_memory(shape, S, R, A, T, n_noise))

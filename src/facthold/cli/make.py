@@ -251,12 +251,20 @@ def _put(recipe: FactRecipe, table: FactTable, p: np.ndarray | None, shape: Shap
     return best.model, problem, about
 
 
+def _in_words(a: dict[str, Any]) -> str:
+    """The margins."""
+    smallest, median = a["smallest_margin"], a["median_margin"]
+    if not math.isfinite(smallest):
+        return "no margins: there is no other output"
+    return f"smallest margin {smallest:.4g}, median {median:.4g}"
+
+
 def _say_memory(a: dict[str, Any], place: str) -> None:
     each = f"{a['params_per_fact']:.4g} per association recalled" if a["recall"] else "and nothing is recalled"
     paragraph(
         f"{a['recipe']} ({place}): {a['recall']:.2%} of {count(a['N'], 'association')} recalled; "
         f"made in {a['seconds']:.2f} s\n"
-        f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}\n"
+        f"{_in_words(a)}\n"
         f"{a['n_params']} parameters, {each}; "
         f"{a['bits']:.0f} bits in float32, where {a['bits_needed']:.0f} would tell all such maps apart; embeddings, "
         f"beside them: {a['n_embeddings']:,} numbers"
@@ -270,7 +278,7 @@ def _say_transformer(a: dict[str, Any], place: str) -> None:
         paragraph(
             f"{a['recipe']} ({place}): {a['recall']:.2%} recalled; {a['always_recalled']} of "
             f"{count(a['facts'], 'fact')} right in all of {count(a['draws'], 'prompt')}; made in {a['seconds']:.1f} s\n"
-            f"smallest margin {a['smallest_margin']:.4g}, median {a['median_margin']:.4g}"
+            f"{_in_words(a)}"
         )
     if "steps" in a:
         paragraph(
