@@ -232,6 +232,44 @@ def test_every_signal_that_asks_to_end_is_told_in_one_true_line_and_leaves_nothi
         assert sorted(path.name for path in tmp_path.iterdir()) == files
 
 
+LEAVING = """
+import sys, time
+from facthold.cli.app import app, main
+
+@app.command()
+def quick():
+    pass
+
+class Slow:
+    encoding = "utf-8"
+
+    def write(self, text):
+        return sys.__stdout__.write(text)
+
+    def flush(self):
+        sys.__stdout__.write("now" + chr(10))
+        sys.__stdout__.flush()
+        time.sleep(1)
+
+if __name__ == "__main__":
+    sys.stdout = Slow()
+    main(["quick"])
+"""
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_a_signal_to_a_command_that_has_done_its_work_changes_nothing(number: int, tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [sys.executable, "-c", LEAVING], cwd=tmp_path, env=os.environ | {"PYTHONPATH": IMPORTED},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None
+    assert running.stdout.readline() == "now\n"
+    running.send_signal(number)
+    _, said = running.communicate(timeout=50)
+    assert (running.returncode, said) == (0, "")
+
+
 def test_a_signal_that_is_to_be_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """As nohup asks for it."""
     before = {number: signal.getsignal(number) for number in STOPS}

@@ -223,6 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _load(arguments)
         code = app(arguments, standalone_mode=False)
         heed()
+        _listen(_done)
     except Exit as stop:
         code = stop.exit_code
     except (KeyboardInterrupt, Interrupted, Abort) as stop:
@@ -248,6 +249,10 @@ def _listen(to: Callable[..., None] | signal.Handlers = interrupted.hear) -> Non
             if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, to)
         sys.unraisablehook = interrupted.lost
+
+
+def _done(*signal: object) -> None:
+    """A signal to a command that has done its work has nothing left to stop."""
 
 
 def _stop(error: BaseException) -> NoReturn:
@@ -302,6 +307,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     """Leave at once: lanes may still be inside a compiled loop, and nothing of theirs is worth waiting for."""
+    _listen(_done)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
