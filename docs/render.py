@@ -1,15 +1,17 @@
-"""Write docs/results.json and, from it, docs/findings.md: the second half of `make findings`.
+"""Write docs/results.json and, from it, docs/findings.md: `make findings`.
 
-The first half computes what the store in out/ lacks (hours from nothing; goes on where it was stopped). Here each claim
-is judged and every quoted figure fitted by the code as it is; what they say is kept as text, with a digest of the cells
-that it is of, and is all that the page reads. ``--check`` reads and writes nothing else: exit code 1 where the page is
-not what the results say.
+What a claim or a quoted figure says is kept as text, with a digest of the cells that it is of, and is all that the page
+reads. Where cells or words are other than those of the last time, they are computed first, into a store in out/ (it
+goes on where it was stopped; ``--all``: everything, hours from nothing). What the store holds is judged and fitted by
+the code as it is; of what it lacks, the text stays. ``--check`` reads and writes nothing else: exit code 1 where the
+page is not what the results say.
 """
 
 import argparse
 import hashlib
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Any
 
 import jinja2
 
+from facthold._util.errors import FactholdError
 from facthold.lab import api, registry
 from facthold.lab.cells import Cell
 from facthold.lab.claim import MEANINGS
@@ -42,19 +45,53 @@ def digests() -> dict[str, str]:
     return found | {f"figure {f.name}": digest(f.cells(f.grid(PRESET))) for f in figures}
 
 
-def collect(store: Path) -> dict[str, Any]:
-    """What the stored rows say, by the judges and the fits as they are."""
-    claims = {judged.id: dict(judged.as_json()) for judged in api.verify(preset=PRESET, store=store, compute=False)}
-    drawn = {name: api.run_figure(name, PRESET, store=store, compute=False) for name in QUOTED}
-    missing = [id for id, said in claims.items() if said["verdict"] == "not run"]
-    missing += [name for name, figure in drawn.items() if figure.missing]
+def outdated(results: Said) -> tuple[list[str], list[str]]:
+    """The claims and the quoted figures of which the results say nothing, or something of other cells or words."""
+    now, then = digests(), results["cells"]
+    same = {name for name, cells in now.items() if then.get(name) == cells}
+    claims = [
+        id for id, claim in registry.claims().items()
+        if f"claim {id}" not in same
+        or any(results["claims"][id][word] != getattr(claim, word) for word in ("statement", "place", "changed"))
+    ]  # fmt: skip
+    return claims, [name for name in QUOTED if f"figure {name}" not in same]
+
+
+def compute(claims: Sequence[str], figures: Sequence[str], store: Path) -> None:
+    """What the store lacks of these, by the commands that a reader would take."""
+    store.parent.mkdir(exist_ok=True)
+    commands = [["figure", name, "--output", str(store.parent / "findings")] for name in figures]
+    commands += [["verify", *claims]] if claims else []
+    for command in commands:
+        done = subprocess.run([sys.executable, "-m", "facthold", *command, "--preset", PRESET, "--store", str(store)])
+        if done.returncode not in (0, 1, 3):  # a claim that fails, or is not decided, was measured
+            raise SystemExit(done.returncode)
+
+
+def collect(store: Path, before: Said) -> dict[str, Any]:
+    """What the stored rows say, by the judges and the fits as they are; and what was said before of all others."""
+    claims, figures = dict(before["claims"]), dict(before["figures"])
+    if store.exists():
+        judged = api.verify(preset=PRESET, store=store, compute=False)
+        claims |= {one.id: dict(one.as_json()) for one in judged if one.verdict != "not run"}
+        figures |= {name: said for name in QUOTED if (said := _drawn(name, store))}
+    missing = [id for id in registry.claims() if id not in claims] + [name for name in QUOTED if name not in figures]
     if missing:
         raise SystemExit(f"some cells are not in {store}: {', '.join(missing)}; run make findings")
-    figures = {
-        name: {"fits": [fit.as_json() for fit in figure.fits], "notes": list(figure.notes)}
-        for name, figure in drawn.items()
-    }
-    return {"preset": PRESET, "cells": digests(), "claims": claims, "figures": figures}
+    return {
+        "preset": PRESET, "cells": digests(), "claims": {id: claims[id] for id in registry.claims()},
+        "figures": {name: figures[name] for name in QUOTED},
+    }  # fmt: skip
+
+
+def _drawn(name: str, store: Path) -> Said | None:
+    """What a figure says of its rows; None where some of them are not stored."""
+    try:
+        figure = api.run_figure(name, PRESET, store=store, compute=False)
+    except FactholdError:
+        return None
+    said = {"fits": [fit.as_json() for fit in figure.fits], "notes": list(figure.notes)}
+    return None if figure.missing else said
 
 
 class Findings:
@@ -111,11 +148,14 @@ def render(results: Said) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="say whether the page is what the results say")
-    if parser.parse_args(arguments).check:
-        same = PAGE.read_text() == render(json.loads(RESULTS.read_text()))
+    parser.add_argument("--all", action="store_true", help="compute everything that the store lacks, changed or not")
+    given, before = parser.parse_args(arguments), json.loads(RESULTS.read_text())
+    if given.check:
+        same = PAGE.read_text() == render(before)
         print("docs/findings.md says what the results say" if same else "docs/findings.md is not: run make findings")
         return int(not same)
-    results = collect(STORE)
+    compute(*((list(registry.claims()), QUOTED) if given.all else outdated(before)), STORE)
+    results = collect(STORE, before)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     PAGE.write_text(render(results))
     print(f"written: {RESULTS} and {PAGE}")

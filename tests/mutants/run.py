@@ -1,4 +1,4 @@
-"""Try deliberate faults, all or some by name, and write the table of what sees them: `make mutants`.
+"""Try deliberate faults, all or some by name, and write what sees them into the table: `make mutants`.
 
 What was seen is kept in out/mutants.json, by fault and source: a run that was stopped goes on where it was.
 """
@@ -47,6 +47,13 @@ def row(mutant: AnyMutant, outcome: Outcome) -> str:
     return f"| {mutant.name} | {where} | {claims} | {tests} | {unseen} |"
 
 
+def write_table(tried: dict[str, str]) -> None:
+    """The lines of the faults that were tried take the place of their old ones; the others stay as they are."""
+    lines = TABLE.read_text().splitlines() if TABLE.exists() else []
+    kept = {cells[1].strip(): line for line in lines if len(cells := line.split("|")) == 7} | tried
+    TABLE.write_text(INTRODUCTION + "\n".join(kept[m.name] for m in MUTANTS if m.name in kept) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names of faults; none: all")
@@ -79,8 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant, outcome in zip(chosen, pool.map(tried, chosen), strict=True):
             outcomes[mutant.name] = outcome
     missed = [name for name, outcome in outcomes.items() if outcome.missed or not outcome.red]
-    if not given.names and given.only == "all":
-        TABLE.write_text(INTRODUCTION + "\n".join(row(m, outcomes[m.name]) for m in chosen) + "\n")
+    if given.only == "all":
+        write_table({m.name: row(m, outcomes[m.name]) for m in chosen})
     print(
         f"{len(chosen)} faults, {len(chosen) - len(missed)} caught" + (f"; not, or in part: {missed}" if missed else "")
     )
