@@ -28,6 +28,7 @@ DOCS = Path(__file__).resolve().parent
 RESULTS, PAGE, TEMPLATES = DOCS / "results.json", DOCS / "findings.md", DOCS / "templates"
 STORE = DOCS.parent / "out" / "findings.sqlite"
 PRESET = "quick"
+NOT_YET = "not measured yet"
 QUOTED = tuple(re.findall(r"^QUOTED := (.*)$", (DOCS.parent / "Makefile").read_text(), re.MULTILINE)[0].split())
 
 Said = Mapping[str, Any]
@@ -75,12 +76,11 @@ def collect(store: Path, before: Said) -> dict[str, Any]:
         judged = api.verify(preset=PRESET, store=store, compute=False)
         claims |= {one.id: dict(one.as_json()) for one in judged if one.verdict != "not run"}
         figures |= {name: said for name in QUOTED if (said := _drawn(name, store))}
-    missing = [id for id in registry.claims() if id not in claims] + [name for name in QUOTED if name not in figures]
-    if missing:
-        raise SystemExit(f"some cells are not in {store}: {', '.join(missing)}; run make findings")
+    of = {f"claim {id}" for id in claims} | {f"figure {name}" for name in figures}
     return {
-        "preset": PRESET, "cells": digests(), "claims": {id: claims[id] for id in registry.claims()},
-        "figures": {name: figures[name] for name in QUOTED},
+        "preset": PRESET, "cells": {name: cells for name, cells in digests().items() if name in of},
+        "claims": {id: claims[id] for id in registry.claims() if id in claims},
+        "figures": {name: figures[name] for name in QUOTED if name in figures},
     }  # fmt: skip
 
 
@@ -112,13 +112,16 @@ class Findings:
 
     def ledger(self, *ids: str) -> str:
         """A table of claims: verdict, what was measured, and how sure it is."""
-        said = [self.claim(id) for id in ids]
-        rows = [(f"`{c['id']}`", c["verdict"], _cell(c["measured"]), _cell(c["error"])) for c in said]
+        missing = {id: dict.fromkeys(("measured", "error"), "") | {"verdict": NOT_YET} for id in registry.claims()}
+        said = {id: (missing | self._claims)[id] for id in ids}
+        rows = [(f"`{id}`", c["verdict"], _cell(c["measured"]), _cell(c["error"])) for id, c in said.items()]
         lines = [("claim", "verdict", "measured", "interval"), ("---",) * 4, *rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def notes(self, name: str, *starts: str) -> str:
         """What a figure says in words, as a list: all of it, or the lines that start so."""
+        if name in QUOTED and name not in self._figures:
+            return f"- {NOT_YET}"
         lines = [line for line in self.figure(name)["notes"] if not starts or line.startswith(starts)]
         if not lines:
             raise KeyError(f"{name} has no notes that start with {starts}")

@@ -1,6 +1,7 @@
 """docs/findings.md says what the stored results say, and those are of the claims and cells as they are."""
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,20 @@ from facthold.lab.claim import MEANINGS
 from facthold.lab.registry import claims
 
 DOCS = Path(__file__).parents[1] / "docs"
+NOT_MEASURED: tuple[str, ...] = ()
+"""Claims and quoted figures that have not been measured at preset quick yet. The page names them, and the README does
+not say what they say."""
+QUOTED = (
+    ("README.md", r"store ([\d.]+) bits each", "efficiency", r"([\d.]+) bits per weight", 2),
+    ("README.md", r"outer product stores ([\d.]+) times", "efficiency", r"has ([\d.]+) times the associations", 1),
+    ("docs/limits.md", r"It is (\d+) \[", "efficiency", r"(\d+) times as near", 0),
+    ("docs/limits.md", r"this is (\d+)% of it", "efficiency", r"(\d+)% of 0.83", 0),
+    ("docs/dynamics.md", r"step\n?1,(\d+), comes", "hallucination", r"leaves at step 1(\d+)", 0),
+    ("docs/dynamics.md", r"rest at step 2,(\d+)", "hallucination", r"rests at step 2(\d+)", 0),
+    ("docs/dynamics.md", r"plateau at step 3,(\d+)", "hallucination", r"ends at step 3(\d+)", 0),
+    ("docs/dynamics.md", r"is ([\d.]+)% \(balanced\)", "sequential-learning", r"T\* = 4e\+04, \+([\d.]+)% off", 2),
+)
+"""Measurements that stand in other pages: file and place there, claim and place in what it measured, and digits."""
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +44,36 @@ def test_the_page_is_what_the_results_say(page: dict[str, Any], results: dict[st
 
 @pytest.mark.slow
 def test_the_results_are_of_the_cells_as_they_are(page: dict[str, Any], results: dict[str, Any]) -> None:
-    assert page["digests"]() == results["cells"], "run make findings"
+    now = page["digests"]()
+    assert results["cells"] == {name: now.get(name) for name in results["cells"]}, "run make findings"
+    assert {name.partition(" ")[2] for name in set(now) - set(results["cells"])} == set(NOT_MEASURED)
 
 
 def test_the_results_are_of_the_claims_as_they_are(results: dict[str, Any]) -> None:
-    assert list(results["claims"]) == list(claims())
-    for id, claim in claims().items():
-        said = results["claims"][id]
+    assert [id for id in claims() if id not in NOT_MEASURED] == list(results["claims"])
+    for id, said in results["claims"].items():
+        claim = claims()[id]
         assert (said["statement"], said["place"], said["changed"]) == (claim.statement, claim.place, claim.changed), id
         assert said["verdict"] in MEANINGS, id
         assert said["verdict"] != "not run", id
+
+
+@pytest.mark.parametrize(("file", "there", "id", "here", "digits"), QUOTED)
+def test_numbers_on_other_pages_are_those_of_the_results(
+    file: str, there: str, id: str, here: str, digits: int, results: dict[str, Any]
+) -> None:
+    (said,) = re.findall(there, (DOCS.parent / file).read_text())
+    measured = re.findall(here, results["claims"][id]["measured"])
+    assert measured
+    assert float(said) == round(float(measured[0]), digits)
+
+
+def test_what_drifts_says_by_how_much_and_what_is_open_says_what_would_decide(results: dict[str, Any]) -> None:
+    for id, said in results["claims"].items():
+        if said["verdict"] in ("drifts", "not decided"):
+            assert said["drift"] or said["next"], id
+        if said["verdict"] == "drifts":
+            assert said["drift"], id
 
 
 def test_what_is_not_there_is_an_error(page: dict[str, Any], results: dict[str, Any]) -> None:
@@ -50,4 +85,4 @@ def test_what_is_not_there_is_an_error(page: dict[str, Any], results: dict[str, 
 
 def test_every_claim_is_on_the_page() -> None:
     text = (DOCS / "findings.md").read_text()
-    assert not [id for id in claims() if f"`{id}`" not in text]
+    assert not [id for id in (*claims(), *NOT_MEASURED) if f"`{id}`" not in text]

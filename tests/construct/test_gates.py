@@ -177,11 +177,13 @@ def test_gates_are_made_for_what_the_others_do_not_see() -> None:
 
 
 def test_d_grows_slowly_with_the_noise() -> None:
-    """As a logarithm, where the conditions of one equation for each noise token would take as many dimensions."""
+    """As a logarithm where they are many against the subjects. One equation for each would take as many dimensions."""
     ds = [gated_dimensions(4, 60, 900.0, n)[0] for n in (64, 256, 1024, 4096, 16384)]
     assert ds == sorted(ds)
     assert ds[-1] < 3 * ds[0]
     assert max(np.diff(ds)) <= 15
+    many = [gated_dimensions(4, 2500, 60_000.0, n)[0] for n in (1024, 4096, 16384, 65536)]
+    assert many[-1] < many[0] * 64**0.45  # with fewer noise tokens than S^2 it is a power, and a small one
     assert gate_threshold(4096, 8, 8) == np.inf  # no key of 8 dimensions can have so many below, and 8 above
     assert gate_threshold(2, 1, 32) == 0
 

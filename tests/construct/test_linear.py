@@ -108,6 +108,14 @@ def test_weights_are_the_scores_for_orthogonal_embeddings() -> None:
     assert_array_equal(weighted(problem.E, problem.U, alpha).logits(problem.E, problem.U), alpha)
 
 
+def test_orthogonal_embeddings_hold_as_many_as_they_have_dimensions_and_no_more() -> None:
+    """Section 3.1: N = d of orthogonal embeddings, whatever the map; a further input has nothing of its own."""
+    problem = random_problem(24, 24, map="identity", key=KEY, embeddings="orthogonal")
+    assert accuracy(outer_product(problem), problem) == 1.0
+    again = Problem(*(jnp.concatenate([x, x[:1]]) for x in (problem.E, problem.U)), jnp.arange(25))
+    assert accuracy(outer_product(again), again) == 23 / 25  # the first and its copy are one input, and a tie
+
+
 def test_outer_product_is_weighted_by_the_map() -> None:
     problem = random_problem(20, 6, M=7, map="uniform", key=KEY)
     alpha = jax.nn.one_hot(problem.f, 7)

@@ -112,16 +112,18 @@ def judge_means(predicted: str, found: Sequence[tuple[str, Mean, float, float]])
     off = max(abs(mean - stated) / error if error else 0.0 for _, (mean, error), stated, _ in found)
     drift = ", ".join(text for text, verdict in zip(words, verdicts, strict=True) if verdict == "drifts")
     error = f"at most {off:.1f} standard errors off; 95% of all {n} together: {around(0, 1, n)[1]:.1f}"
-    return Judgement(predicted, "; ".join(words), error, worst(*verdicts), drift)
+    then = f"with four times the draws what stays off would be {2 * off:.1f} standard errors off" if drift else ""
+    return Judgement(predicted, "; ".join(words), error, worst(*verdicts), drift, then)
 
 
 def judge_mean(name: str, measured: Mean, stated: float, tolerance: float, of: int) -> Judgement:
     """Is a mean over independent draws, one of several that are judged, what an exact computation says?"""
     mean, error = measured
     low, high = interval = around(mean, error, of)
+    verdict = near(interval, stated, tolerance)
     return Judgement(
-        f"{name} {stated:.4g} within {tolerance:g}", f"{name} {mean:.4f}", f"[{low:.4f}, {high:.4f}]",
-        near(interval, stated, tolerance),
+        f"{name} {stated:.4g} within {tolerance:g}", f"{name} {mean:.4f}", f"[{low:.4f}, {high:.4f}]", verdict,
+        f"{name} {mean - stated:+.2g} off" if verdict == "drifts" else "",
     )  # fmt: skip
 
 
@@ -162,7 +164,8 @@ def judge_constant(
     fit = fit_constant(name, *columns(rows, x, y))
     error = f"95% [{fit.interval[0]:.3f}, {fit.interval[1]:.3f}]"
     words = f"{name} = {stated:g} within {tolerance:.0%}"
-    return Judgement(words, f"{name} {fit.constant:.3f}", error, near(fit.interval, stated, tolerance * stated))
+    verdict, off = near(fit.interval, stated, tolerance * stated), f"{name} {fit.constant / stated - 1:+.1%} off"
+    return Judgement(words, f"{name} {fit.constant:.3f}", error, verdict, off if verdict == "drifts" else "")
 
 
 def also(part: Judgement, measured: str, error: str = "", verdict: Verdict | bool = True) -> Judgement:

@@ -21,7 +21,8 @@ from facthold.train.protocols import BATCH, OPTIMISERS, Protocol
 
 Rows = Sequence[Values]
 Pair = tuple[Values, Values]  # a trained curve, and the prediction for its setting
-Measured = tuple[str, str, Verdict | bool]  # what was measured, how sure it is, and whether the claim holds
+Measured = tuple[str, str, Verdict | bool] | tuple[str, str, Verdict | bool, str, str]
+"""What was measured, how sure it is, whether the claim holds; perhaps how it drifts, and what would decide more."""
 LogAlpha = Annotated[float, Between(least=-1e12, most=100)]  # alpha itself may be too small for a float
 ALPHA = math.log(1e-5)  # that of figure 5
 Start = Annotated[str, OneOf(STARTS)]

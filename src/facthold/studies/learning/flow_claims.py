@@ -164,6 +164,7 @@ def sequential(rows: Rows) -> Measured:
     """By T* = the first time at which every prediction is near, from some alpha of the ladder on for all smaller ones,
     1e-30 among them; and by the proof's own T* where the flow was followed up to it."""
     measured: list[str] = []
+    drift: list[str] = []
     verdicts: list[Verdict | bool] = []
     for r in rows:
         verdicts.append(r["S"] >= r["subjects_wanted"] and r["n_noise"] >= r["noise_wanted"])
@@ -174,6 +175,8 @@ def sequential(rows: Rows) -> Measured:
         largest, smallest = good[-1], good[0]
         late, grown = _as_predicted(r, smallest)
         verdicts += [_read(late, T_STAR), *(_read(off, UNEVEN) for _, _, off in grown)]
+        shares = {"T*": late} | {kind: off for kind, _, off in grown}
+        drift += [f"{r['table']} table: {what} {off:+.1%} off" for what, off in shares.items() if abs(off) > ON_TIME]
         measured.append(
             f"{r['table']} table: from alpha = exp({largest['log_alpha']:g}) (T* = {largest['time']:.3g}, weights "
             f"exp({largest['above']:.2g}) sqrt(alpha) at most) to exp({smallest['log_alpha']:g}) (T* = "
@@ -184,7 +187,8 @@ def sequential(rows: Rows) -> Measured:
             measured.append(_by_proof(proof))
             verdicts.append(not proof["failure"] and proof["theorem_time"] is not None and proof["above"] <= 0)
     error = f"float64, logarithmic coordinates; times are read to {ON_TIME:.1%}"
-    return "; ".join(measured), error, worst(*verdicts)
+    then = "a smaller alpha: the time after the first relation is learnt is a smaller share of T*" if drift else ""
+    return "; ".join(measured), error, worst(*verdicts), "; ".join(drift), then
 
 
 def _read(off: float, tolerance: float) -> Verdict:

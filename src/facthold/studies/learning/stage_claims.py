@@ -35,6 +35,7 @@ WITHIN = 0.005  # of times that the equations predict for steps: what is left of
 # up to 0.03^2, and of drawing the facts of each batch, which seeds show
 EVEN = 0.05  # of the ratio of two times by Adam: its first ten steps, over which it averages gradients, are shorter
 FIRST_TIME = 0.01  # of when the first token leaves the origin: W_KQ^2 = 0.01 is what its own answers have moved by
+FINER = "half the learning rate would leave a quarter of what steps leave of the flow; drawn batches leave the rest"
 SQUARES = 0.15  # of the mean square of a rate over tables: what 200 of them tell for sure
 TIMES = ("leaves", "rests", "ends")  # of a curve: its start, at the level of the relation, this level
 
@@ -69,7 +70,10 @@ def judge_linear(rows: Rows) -> Judgement:
     (low, high), times = mean_interval(ratio), [mean_interval(off) for off in late.values()]
     off = ", ".join(f"[{early:+.2%}, {later:+.2%}]" for early, later in times)
     error = f"{len(linear)} seeds, 95%: rest / fall [{low:.3f}, {high:.3f}], times off by {off}"
-    return Judgement(words, measured, error, verdict)
+    drift = [
+        f"{name} {np.mean(x):+.2%} off" for name, x in late.items() if near(mean_interval(x), 0.0, WITHIN) != "holds"
+    ]
+    return Judgement(words, measured, error, verdict, ", ".join(drift), FINER if drift else "")
 
 
 def _longer(row: Values) -> float:
@@ -151,7 +155,9 @@ def plateau_length(rows: Rows) -> Measured:
         late["leaving"].setdefault((setting(r), r["T"]), []).append(left / said - 1)
         length = r["stages"]["hallucination"] / p["stages"]["hallucination"] - 1
         late["plateaus"].setdefault((setting(r), r["T"]), []).append(length)
-    lengths, measured, verdicts = [r["stages"]["hallucination"] for r, _ in pairs(rows)], [], []
+    lengths, measured = [r["stages"]["hallucination"] for r, _ in pairs(rows)], []
+    verdicts: list[Verdict] = []
+    drift: list[str] = []
     for name, settings in late.items():
         means = [float(np.mean(x)) for x in settings.values()]
         several = max(settings.values(), key=len)
@@ -160,8 +166,11 @@ def plateau_length(rows: Rows) -> Measured:
         about = f" of {min(lengths):.0f} to {max(lengths):.0f}" if name == "plateaus" else ""
         measured.append(f"{name}{about} off by {min(means):+.2%} to {max(means):+.2%}, each +- {half:.2%}")
         verdicts += [near((x - half, x + half), 0.0, WITHIN) for x in means]
+        off = [x for x in means if abs(x) > half]
+        drift += [f"{name} {min(off):+.2%} to {max(off):+.2%} off in {len(off)} settings"] if off else []
     n, seeds = len(late["leaving"]), max(map(len, late["leaving"].values()))
-    return "; ".join(measured), f"{n} settings, one of them with {seeds} seeds: 95% from these", worst(*verdicts)
+    error = f"{n} settings, one of them with {seeds} seeds: 95% from these"
+    return "; ".join(measured), error, worst(*verdicts), "; ".join(drift), FINER if drift else ""
 
 
 @claimed(

@@ -238,7 +238,8 @@ CLAIMS = (
     ),
     Claim(
         "two-outputs-trained", "beyond (order d: section 3.1; slides)",
-        "For f*(x) = x mod 2 no linear memory recalls more than Cover's number, 2 d on average; training does nearly.",
+        "For f*(x) = x mod 2 training recalls as many as Cover's count lets any linear memory recall on average, "
+        "N = 2 d.",
         cover_cells, judge_cover,
         "The exponent was first held to the 0.05 of a law; one seed spreads by a quarter at d = 8, so that it has the "
         "0.12 of what is trained. These seeds took no part.",

@@ -152,7 +152,12 @@ def judge_trade(rows: Sequence[Values]) -> Judgement:
     drift = ", ".join(f"{total:,.0f} in all with {a:,} in attention" for a, total in totals.items())
     error = f"95% [{low:.2f}, {high:.2f}], {len(rows)} searches"
     verdict = near((low, high), 1.0, RATE_TOLERANCE)
-    return Judgement(predicted, f"{rate:.2f} MLP parameters", error, verdict, drift)
+    inside, half = RATE_TOLERANCE - abs(rate - 1.0), (high - low) / 2
+    needed = len(rows) * (half / inside) ** 2 if inside > 0 else 0.0
+    then = (
+        f"about {needed:.0f} searches would decide it, if the rate stays" if verdict == "not decided" and needed else ""
+    )
+    return Judgement(predicted, f"{rate:.2f} MLP parameters", error, verdict, drift, then)
 
 
 def _border(r: Values) -> float:
