@@ -160,6 +160,13 @@ LIMITS = (
         claims=("memories-scaling-law@quick",),
     ),
     Mutant(
+        "losses under a power law: the tail's square",
+        "studies/zipf/losses.py",
+        "bits, law.tail(k)) for q, _, k in rounded]",
+        "bits, law.tail(k) ** 2) for q, _, k in rounded]",
+        claims=("memories-scaling-law@quick",),
+    ),
+    Mutant(
         "losses under a power law: the tail's root",
         "studies/zipf/losses.py",
         "bits, law.tail(k)) for q, _, k in rounded]",
@@ -248,6 +255,7 @@ ROWS = (
     ),
     RowsMutant("attention-growth: the same size for every table", "attention-growth@quick", "constant"),
     RowsMutant("attention-dimension: the same d for every table", "attention-dimension@quick", "one_d"),
+    RowsMutant("attention-dimension: d as the square of R", "attention-dimension@quick", "steep_d"),
     RowsMutant("plan: a quarter is enough too", "plan-sizes@quick", "lossless"),
     RowsMutant("lemma 6: a hundredth later", "relations-learnt@quick", "late"),
     RowsMutant("one-bit memories store four fifths", "efficiency@quick", "dearer"),

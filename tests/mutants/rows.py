@@ -76,6 +76,11 @@ def one_d(row: Row) -> Row:
     return row | {"per_seed": [seed | {"d": 100} for seed in row["per_seed"]]}
 
 
+def steep_d(row: Row) -> Row:
+    """d grows with one power of R more."""
+    return row | {"per_seed": [seed | {"d": seed["d"] * row["R"] / 8} for seed in row["per_seed"]]}
+
+
 def unfound(row: Row) -> Row:
     """No width was enough for any seed, among those that were tried."""
     seeds = [{name: seed[name] for name in seed if name not in ("md", "size")} for seed in row["per_seed"]]
