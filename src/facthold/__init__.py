@@ -45,8 +45,9 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
 __all__ = [
     "BigramTask", "Bigrams", "FactTable", "FactholdError", "FactualRecall", "Induction", "LinearMemory",
     "LowRankMemory", "MLPMemory", "Model", "Problem", "Protocol", "Store", "Transformer", "build", "claims", "derive",
-    "factual_recall", "figures", "fit", "induction", "load", "load_model", "make_memory", "plan", "protocol", "random_problem", "random_table", "read_facts", "real_facts",
-    "recipes", "reproduce", "results", "run_figure", "save_model", "verify", "write_facts",
+    "factual_recall", "figures", "fit", "induction", "load", "load_model", "make_memory", "plan", "protocol",
+    "random_problem", "random_table", "read_facts", "real_facts", "recipes", "reproduce", "results", "run_figure",
+    "save_model", "verify", "write_facts",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

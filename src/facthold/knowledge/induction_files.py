@@ -13,12 +13,11 @@ from facthold._util.tensors import read_tensors, tensors_as_bytes
 from facthold.context.bigrams import Bigrams
 from facthold.knowledge.settings import Settings
 from facthold.models.causal import CausalTransformer, Layer
-from facthold.models.saving import check_finite
+from facthold.models.saving import OF_TEXT, check_finite
 
 if TYPE_CHECKING:
     from facthold.knowledge.induction import Induction
 
-KIND = CausalTransformer.__name__
 EMBEDDINGS, LAYER = ("E", "P", "U"), ("W_KQ", "W_OV")
 FOUND = ("accuracy", "error", "judged", "baselines", "probes")
 
@@ -33,7 +32,7 @@ def save(path: str | Path, made: "Induction") -> Path:
     arrays["text.unigrams"] = bigrams.unigrams.astype(np.int64)
     arrays["text.pairs"] = np.stack([first, second, bigrams.counts[first, second]], axis=1).astype(np.int64)
     about: dict[str, Any] = {
-        "model": KIND, "settings": asdict(made.settings), "silent_first": model.layers[0].silent_first,
+        "model": OF_TEXT, "settings": asdict(made.settings), "silent_first": model.layers[0].silent_first,
         "characters": "".join(bigrams.characters), "found": {name: getattr(made, name) for name in FOUND},
     }  # fmt: skip
     contents = tensors_as_bytes(arrays, about)
@@ -50,8 +49,8 @@ def load(path: str | Path) -> "Induction":
     if not path.is_file():
         raise FactholdError(f"{path} is no model file" if path.exists() else f"no such model file: {path}")
     arrays, about = read_tensors(path)
-    if about.get("model") != KIND:
-        raise FactholdError(f"{path} is a model of facts, and not of a text; ask it with: facthold ask {path}")
+    if about.get("model") != OF_TEXT:
+        raise FactholdError(f"{path} is a facthold model, but of no text; facthold induction -o writes one that is")
     try:
         bigrams = _bigrams(about["characters"], arrays["text.unigrams"], arrays["text.pairs"])
         settings = Settings(**about["settings"])
