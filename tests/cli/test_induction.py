@@ -47,7 +47,7 @@ def test_a_text_is_learnt_asked_saved_and_asked_again(cats: str, folder: Path, r
     code, out, err = run("induction", cats, *SMALL, "-o", "head.safetensors", "--json")
     assert code == 0, err
     found = json.loads(out)
-    assert (found["N"], found["K"], found["T"], found["d"], found["built"]) == (15, 2, 24, 192, True)
+    assert (found["N"], found["K"], found["T"], found["d"], found["built"]) == (14, 2, 24, 192, True)
     assert (found["characters"], len(found["triggers"])) == (len(TEXT), 2)
     assert 0.95 < found["accuracy"] <= 1
     assert found["accuracy"] - 4 * found["accuracy_error"] > found["baselines"]["mode"] > found["baselines"]["bigram"]
@@ -163,7 +163,7 @@ def test_no_text_and_a_folder_are_one_line(command: tuple[str, ...], folder: Pat
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["-K", "15"], "-K 15 triggers leave none of the 15 characters to stand between them"),
+        (["-K", "14"], "-K 14 triggers leave none of the 14 characters to stand between them"),
         (["-K", "0"], "-K 0 must be at least 1"),
         (["-T", "3"], "-T 3: a trigger, its output and both again take 4 tokens"),
         (["-T", "1000000"], "lower -T 1000000"),
@@ -171,11 +171,11 @@ def test_no_text_and_a_folder_are_one_line(command: tuple[str, ...], folder: Pat
         (["--batch", "1000000000"], "lower --batch 1000000000"),
         (["--steps", "0"], "--steps 0 must be at least 1"),
         (["--steps", "10000000"], "--steps 10000000 must be at most 1000000"),
-        (["--steps", "1000000", "--batch", "100000", "-d", "512"], "days here, or more; lower --steps"),
+        (["--steps", "1000000", "--batch", "20000", "-d", "512"], "days here, or more; lower --steps"),
         (["--steps", "1.5"], "'1.5' is not a valid int"),
         (["--lr", "nan"], "--lr nan must be a finite number"),
         (["--lr", "-1"], "--lr -1.0 must be at least 1e-12 and at most 1e+06"),
-        (["--triggers", "aé"], "'é' is not among the 15 characters of the text; take some of those"),
+        (["--triggers", "aé"], "'é' is not among the 14 characters of the text; take some of those"),
         (["--triggers", "aa"], "must be different characters"),
         (["--triggers", ""], "must be different characters"),
         (["--triggers", "a", "-K", "2"], "-K 2 and 1 triggers are not the same; leave out -K"),
@@ -183,6 +183,8 @@ def test_no_text_and_a_folder_are_one_line(command: tuple[str, ...], folder: Pat
         (["--built", "--steps", "5"], "--steps 5 is about training, and does not go with --built"),
         (["--built", "--lr", "1"], "--lr 1.0 is about training, and does not go with --built"),
         (["--model", "head.safetensors"], "does not go with --model head.safetensors: it is made already"),
+        (["--prompt", "né"], "'é' in 'né' is not among the 14 characters"),
+        (["--prompt", "t" * 257], "the model takes 1 to 256"),
         (["-o", "cats.txt"], "itself, which would be lost"),
         (["-o", "no/such"], "there is no folder no"),
         (["-o", "."], "is a folder"),
@@ -198,10 +200,10 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--prompt", "caféte"], "'é' in 'caféte' is not among the 15 characters that the model knows"),
-        (["--prompt", "t" * 49], "a sequence of 49 characters cannot be asked; the model takes 1 to -T 48"),
+        (["--prompt", "caféte"], "'é' in 'caféte' is not among the 14 characters that the model knows"),
+        (["--prompt", "t" * 49], "a sequence of 49 characters cannot be asked; the model takes 1 to 48"),
         (["--prompt", ""], "a sequence of 0 characters cannot be asked"),
-        (["--built"], "--built True does not go with --model"),
+        (["--built"], "--built does not go with --model"),
         (["-d", "8"], "-d 8 does not go with --model"),
         (["-o", "copy.safetensors"], "--output copy.safetensors does not go with --model"),
     ],

@@ -14,7 +14,7 @@ from facthold.cli.induction_view import about_prediction, say_found, say_sequenc
 from facthold.cli.inputs import refuse, writable_file
 from facthold.cli.printing import print_json, working
 from facthold.cli.texts import SHIPPED, counted
-from facthold.knowledge.settings import BUILT, PROBES, TRAINED, Settings
+from facthold.knowledge.settings import BUILT, PROBES, TRAINED, Settings, check_sequence
 
 if TYPE_CHECKING:
     from facthold.knowledge.induction import Induction
@@ -53,17 +53,13 @@ def induction(
     Only the context tells what follows a trigger, from its second occurrence on; that is what is judged, on sequences
     that took no part in training.
     """
-    given: dict[str, Any] = {
-        "K": K,
-        "T": T,
-        "d": d,
-        "triggers": triggers,
-        "random": random or None,
-        "built": built or None,
-    }
+    given: dict[str, Any] = {"K": K, "T": T, "d": d, "triggers": triggers, "random": random, "built": built}
     training: dict[str, Any] = {"steps": steps, "batch": batch, "lr": lr}
     if model is not None:
-        refuse(f"does not go with --model {model}: it is made already", text=text, **given, **training, output=output)
+        why = f"does not go with --model {model}: it is made already"
+        if random or built:
+            raise ValueError(f"{'--random' if random else '--built'} {why}")
+        refuse(why, text=text, **given, **training, output=output)
         made, name, seconds = _loaded(model), str(model), None
     else:
         if built:
@@ -71,7 +67,7 @@ def induction(
         chosen = {name: value for name, value in {**given, **training}.items() if value is not None}
         settings = Settings(seed=seed, **chosen)
         writable_file(output, MODEL)
-        made, name, seconds = _made(text, settings)
+        made, name, seconds = _made(text, settings, prompt)
     sequence, own = made.draw(seed) if prompt is None else (prompt, made.triggers)
     predictions = made.predict(sequence, own)
     about = _about(made, name, seconds) | {
@@ -94,9 +90,11 @@ def _loaded(path: Path) -> "Induction":
     return Induction.load(path)
 
 
-def _made(text: Path | None, settings: Settings) -> tuple["Induction", str, float]:
+def _made(text: Path | None, settings: Settings, prompt: str | None) -> tuple["Induction", str, float]:
     """The model, what its text is called, and the seconds that it took."""
     bigrams, name = counted(text, settings)
+    if prompt is not None:  # before it takes minutes
+        check_sequence(prompt, bigrams, settings.T)
     from facthold.knowledge.induction import Lesson
 
     began = time.perf_counter()

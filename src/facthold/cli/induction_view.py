@@ -22,7 +22,6 @@ RULES = {
     "counts": "the counts of characters so far, without their order",
 }
 FIRST, RIGHT, WRONG, TRIGGER = "o", "+", "x", "^"
-NUMBER = 5  # columns of the position at the left of a line
 
 
 def visible(character: str) -> str:
@@ -128,16 +127,17 @@ def _some(told: Sequence["Prediction"]) -> list["Prediction"]:
 def _marked(predictions: Sequence["Prediction"], triggers: str | None) -> list[str]:
     """Lines of characters, each with a line of marks below it. A character that is an output has the output's mark,
     whether it is a trigger too or not."""
-    lines, room = [], max(width() - NUMBER, 8)
+    digits = max(3, len(str(len(predictions) - 1)))
+    lines, room = list[str](), max(width() - digits - 2, 8)
     characters, marks, start, used = "", "", 0, 0
     for i, p in enumerate(predictions):
         before = predictions[i - 1] if i else None
         shown, mark = visible(p.token), _mark(p, before, triggers)
         if used + cell_len(shown) > room:
-            lines += [f"{start:>{NUMBER - 2}}  {characters}", f"{'':{NUMBER}}{marks}".rstrip()]
+            lines += [f"{start:>{digits}}  {characters}", f"{'':{digits}}  {marks}".rstrip()]
             characters, marks, start, used = "", "", p.at, 0
         characters, marks, used = characters + shown, marks + mark.ljust(cell_len(shown)), used + cell_len(shown)
-    return [*lines, f"{start:>{NUMBER - 2}}  {characters}", f"{'':{NUMBER}}{marks}".rstrip()]
+    return [*lines, f"{start:>{digits}}  {characters}", f"{'':{digits}}  {marks}".rstrip()]
 
 
 def _mark(p: "Prediction", before: "Prediction | None", triggers: str | None) -> str:

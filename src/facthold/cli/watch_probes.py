@@ -42,7 +42,8 @@ def watch_induction(text: Path | None, settings: Settings, output: Path | None, 
     from facthold.knowledge.induction import Lesson
 
     began = time.perf_counter()
-    lesson = Lesson.of(bigrams, settings)
+    with working("drawing the sequences that it is judged on"):
+        lesson = Lesson.of(bigrams, settings)
     probing = Probing(settings, lesson.baselines)
     try:
         with _showing(probing, name, json) as heard:

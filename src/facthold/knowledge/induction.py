@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from facthold._util.errors import FactholdError, brief
+from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
 from facthold.construct.induction import induction_head, untrained
 from facthold.context.bigrams import Bigrams
 from facthold.context.sequences import TRIGGERS, BigramTask
-from facthold.knowledge.settings import MATRICES, PROBES, Settings
+from facthold.knowledge.settings import MATRICES, PROBES, Settings, check_sequence
 from facthold.measure.in_context import Exam
 from facthold.measure.probes import probes
 from facthold.models.causal import CausalTransformer, split
@@ -112,7 +112,8 @@ class Induction:
     def predict(self, sequence: str, triggers: str | None = None) -> list[Prediction]:
         """What the model says after each character of a sequence, with at most T of them. ``triggers`` are those that
         its triggers are taken for (default: the model's; where they are random, every character)."""
-        tokens = self._tokens(sequence)
+        check_sequence(sequence, self.bigrams, self.settings.T)
+        tokens = self.bigrams.index(sequence)
         known = triggers if triggers is not None else self.triggers
         padded = np.zeros(self.settings.T, np.int32)  # one program for all lengths: no position sees a later one
         padded[: len(tokens)] = tokens
@@ -143,18 +144,6 @@ class Induction:
         from facthold.knowledge.induction_files import load
 
         return load(path)
-
-    def _tokens(self, sequence: str) -> Int[np.ndarray, " t"]:
-        if not 1 <= len(sequence) <= self.settings.T:
-            raise FactholdError(
-                f"a sequence of {len(sequence)} characters cannot be asked; the model takes 1 to T={self.settings.T}"
-            )
-        unknown = next((c for c in sequence if c not in self.bigrams.characters), None)
-        if unknown is not None:
-            raise FactholdError(
-                f"{unknown!r} in {brief(sequence)} is not among the {self.bigrams.N} characters that the model knows"
-            )
-        return self.bigrams.index(sequence)
 
 
 @eqx.filter_jit

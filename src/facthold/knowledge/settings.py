@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from facthold._util.errors import check_number, check_positive
+from facthold._util.errors import FactholdError, brief, check_number, check_positive
 from facthold._util.memory import Parts, bytes_of, check_memory
+from facthold.context.bigrams import Bigrams
 from facthold.train.protocols import Protocol
 
 LOOKS, LEAST = 60, 5  # evaluations along training, at most; and steps between two of them, at least
@@ -78,3 +79,14 @@ class Settings:
         T, d = float(self.T), float(self.dimension)
         forward = 2 * T * T * d + 3 * T * d * d + T * N * d
         return judged * forward + (0 if self.built else 2.0 * self.steps * self.batch * forward)
+
+
+def check_sequence(sequence: str, bigrams: Bigrams, T: int) -> None:
+    """Refuse a sequence that a model of a text cannot be asked."""
+    if not 1 <= len(sequence) <= T:
+        raise FactholdError(f"a sequence of {len(sequence)} characters cannot be asked; the model takes 1 to {T}")
+    unknown = next((c for c in sequence if c not in bigrams.characters), None)
+    if unknown is not None:
+        raise FactholdError(
+            f"{unknown!r} in {brief(sequence)} is not among the {bigrams.N} characters that the model knows"
+        )
