@@ -15,10 +15,10 @@ from rich.console import Console
 import facthold as fh
 import facthold.cli.watch_probes
 from facthold.cli.app import interrupted
-from facthold.cli.induction_view import named, visible
+from facthold.cli.induction_view import _some, named, visible
 from facthold.cli.watch_probes import TITLES, ProbesView, watch_induction
 from facthold.context.bigrams import MOST_CHARACTERS
-from facthold.knowledge.induction import Induction
+from facthold.knowledge.induction import Induction, Look, Prediction
 from facthold.knowledge.probing import Probing
 from facthold.knowledge.settings import PROBES, Settings
 
@@ -105,7 +105,17 @@ def test_triggers_and_outputs_are_marked_below_the_sequence(
             assert mark == ("^" if character in triggers else " ")
 
 
-def test_few_are_shown_and_every_wrong_one_before_others(head: Path, run: Run) -> None:
+def test_wrong_ones_and_the_first_of_each_trigger_are_shown_before_others() -> None:
+    def one(at: int, token: str, says: str) -> Prediction:
+        look = Look(at, 0, token, 1.0)
+        return Prediction(at, token, says, 0.5, "a", ("a",), look, look)
+
+    told = [one(at, "t" if at < 40 else "e", "b" if at in (30, 33) else "a") for at in range(10, 50)]
+    assert [p.at for p in _some(told)] == [10, 11, 12, 13, 14, 30, 33, 40]
+    assert len([p for p in _some([one(at, "t", "b") for at in range(20)]) if p.at < 8]) == 8
+
+
+def test_few_are_shown_unless_all_are_asked_for(head: Path, run: Run) -> None:
     _, out, _ = run("induction", "--model", str(head), "--prompt", "t t t t t t t t t t t t t t")
     assert "8 of 25 outputs that the context tells (--all shows the others)" in out
 

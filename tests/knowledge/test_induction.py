@@ -1,7 +1,9 @@
 """An induction head for a text: what it predicts and where it looks, against a plain pass in NumPy; its file."""
 
+import math
 from pathlib import Path
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import facthold as fh
 import known
 from facthold._util.errors import FactholdError
 from facthold._util.tensors import read_tensors, tensors_as_bytes
+from facthold.construct.induction import induction_head
 from facthold.context.baselines import baselines
 from facthold.context.bigrams import Bigrams
 from facthold.context.sequences import Sequences
@@ -18,6 +21,7 @@ from facthold.knowledge.induction import Induction, Lesson, task_of
 from facthold.knowledge.settings import LEAST, LOOKS, Settings
 from facthold.measure.in_context import Exam
 from facthold.models.saving import load_model, save_model
+from facthold.train.engine import Run
 
 TEXT = "the cat sat on the mat, and then it ate the hat that sat on the cat " * 20
 
@@ -204,6 +208,8 @@ def test_a_changed_bit_and_a_missing_part_are_seen(built: Induction, tmp_path: P
         ({}, {"settings": {"K": 2, "T": 24, "d": 192, "x": 1}}, "unexpected keyword"),
         ({}, {"settings": about["settings"] | {"triggers": "é"}}, "'é' is not among"),
         ({}, {"found": {}}, "no 'accuracy'"),
+        ({}, {"found": about["found"] | {"accuracy": "all"}}, "could not convert string"),
+        ({}, {"found": about["found"] | {"probes": {}}}, "no 'W_OV"),
     ]
     for change, said, message in wrong:
         (tmp_path / "wrong").write_bytes(tensors_as_bytes(arrays | change, about | said))
@@ -251,7 +257,7 @@ def test_triggers_that_never_come_twice_are_refused() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_named(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FactholdError), match=message):
         fh.induction(**options)
 
 
@@ -263,6 +269,16 @@ def test_what_it_cannot_be_asked_is_named(built: Induction) -> None:
             built.predict(sequence)
 
 
-def test_training_that_diverges_says_so(text: Path) -> None:
-    with pytest.raises(FactholdError, match=r"(diverged after .* take a smaller lr|are nan or infinite)"):
-        fh.induction(text, K=2, T=8, d=8, steps=40, batch=4, lr=1e6)
+def test_training_that_diverges_says_so(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = Run(None, "diverged", 15, 0.1, math.nan, np.zeros(3))
+    monkeypatch.setattr("facthold.knowledge.induction.fit", lambda *_, **__: [ended])
+    with pytest.raises(FactholdError, match="training diverged after 15 steps with lr=2; take a smaller lr"):
+        fh.induction(text, K=2, T=8, d=8, steps=40, batch=4, lr=2.0)
+
+
+def test_weights_that_are_no_numbers_are_no_model(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = induction_head(13, 8, 8, np.array([0]), key=fh.derive("nan"))
+    broken = eqx.tree_at(lambda m: m.layers[1].W_OV, made, made.layers[1].W_OV * jnp.nan)
+    monkeypatch.setattr("facthold.knowledge.induction.induction_head", lambda *_, **__: broken)
+    with pytest.raises(FactholdError, match=r"64 of 64 numbers in W_OV\^2 are nan or infinite"):
+        fh.induction(text, K=1, T=8, d=8, built=True)

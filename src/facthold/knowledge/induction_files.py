@@ -10,8 +10,9 @@ import numpy as np
 from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL, writing
 from facthold._util.tensors import read_tensors, tensors_as_bytes
+from facthold.context.baselines import NAMES
 from facthold.context.bigrams import Bigrams
-from facthold.knowledge.settings import Settings
+from facthold.knowledge.settings import PROBES, Settings
 from facthold.models.causal import CausalTransformer, Layer
 from facthold.models.saving import OF_TEXT, check_finite
 
@@ -55,12 +56,19 @@ def load(path: str | Path) -> "Induction":
         bigrams = _bigrams(about["characters"], arrays["text.unigrams"], arrays["text.pairs"])
         settings = Settings(**about["settings"])
         model = _model(arrays, settings, bigrams.N, bool(about["silent_first"]))
-        found = {name: about["found"][name] for name in FOUND}
+        found = _found(**{name: about["found"][name] for name in FOUND})
         task_of(bigrams, settings)  # they must fit
         return Induction(model, bigrams, settings, **found)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, FactholdError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error).strip().split("\n")[0]
         raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {reason}") from error
+
+
+def _found(accuracy: Any, error: Any, judged: Any, baselines: Any, probes: Any) -> dict[str, Any]:
+    """What was measured of a model, as numbers whatever the file has."""
+    shares = {"baselines": {name: float(baselines[name]) for name in NAMES}}
+    shares["probes"] = {name: float(probes[name]) for name in PROBES}
+    return {"accuracy": float(accuracy), "error": float(error), "judged": int(judged), **shares}
 
 
 def _bigrams(characters: str, unigrams: np.ndarray, pairs: np.ndarray) -> Bigrams:
