@@ -25,6 +25,7 @@ from facthold.models.saving import save_model
 LONGEST = 40  # seconds of its own that a command may take here
 AS_TEXT = {("plan", name) for name in ("subjects", "relations", "answers")}  # numbers that are not typed as such
 FACTS = "subject,relation,answer\na,r,1\nb,r,2\na,q,3\nb,q,4\n"
+LETTERS = "abracadabra, abraham, macabre bar\n"  # no nan and no inf can be drawn from its pairs
 TABLE = "-S 2 -R 2 -D 2 -T 8"
 BASES = {
     "facts": ["elements --subjects 3 -o new.csv"],
@@ -32,7 +33,8 @@ BASES = {
     "ask": ["model.safetensors France capital", "model.safetensors --file questions.csv"],
     "edit": ["model.safetensors France capital Rome -o new.safetensors"],
     "locate": ["model.safetensors France capital", "model.safetensors --all"],
-    "watch": ["facts.csv --steps 8", "facts.csv --steps 8 --optimiser adam"],
+    "watch": ["facts.csv --steps 8", "facts.csv --steps 8 --optimiser adam", "--induction text.txt --steps 2"],
+    "induction": ["text.txt --built -K 1 -T 8 -d 8", "text.txt -K 1 -T 8 -d 8 --steps 2 --batch 2"],
     "figure": ["fig6 --preset smoke --dry-run"],
     "verify": ["gradient-step --preset smoke"],
     "reproduce": ["fig6 --preset smoke --dry-run"],
@@ -65,7 +67,8 @@ class Number(NamedTuple):
     @property
     def slow(self) -> bool:
         """Whether the command takes seconds where it accepts the number: it compiles for other sizes each time."""
-        return self.command == "watch" or "--recipe train" in self.base or "--recipe gated" in self.base
+        trained = self.command == "induction" and "--built" not in self.base
+        return trained or self.command == "watch" or "--recipe train" in self.base or "--recipe gated" in self.base
 
     def given(self, value: str) -> list[str]:
         """The command with this value of the option: where it is given twice, the last counts."""
@@ -127,7 +130,7 @@ def files() -> dict[str, bytes]:
         model = save_model(Path(folder) / "model.safetensors", *known.countries()).read_bytes()
     return {
         "facts.csv": FACTS.encode(), "questions.csv": b"subject,relation\nFrance,capital\n",
-        "model.safetensors": model, "memory.safetensors": memory,
+        "text.txt": LETTERS.encode(), "model.safetensors": model, "memory.safetensors": memory,
     }  # fmt: skip
 
 

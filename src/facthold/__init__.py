@@ -22,11 +22,14 @@ from facthold._util.runtime import configure
 if TYPE_CHECKING:  # the same names for type checkers and editors; a test compares the lists
     from facthold._util.errors import FactholdError
     from facthold._util.keys import derive
+    from facthold.context.bigrams import Bigrams
+    from facthold.context.sequences import BigramTask
     from facthold.facts.files import read_facts, write_facts
     from facthold.facts.problem import FactualRecall, factual_recall
     from facthold.facts.real import real_facts
     from facthold.facts.table import FactTable, random_table
     from facthold.knowledge.build import build
+    from facthold.knowledge.induction import Induction, induction
     from facthold.knowledge.model import Model, load
     from facthold.lab.api import claims, figures, reproduce, results, run_figure, verify
     from facthold.lab.store import Store
@@ -40,10 +43,11 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from facthold.train.protocols import Protocol, protocol
 
 __all__ = [
-    "FactTable", "FactholdError", "FactualRecall", "LinearMemory", "LowRankMemory", "MLPMemory", "Model", "Problem",
-    "Protocol", "Store", "Transformer", "build", "claims", "derive", "factual_recall", "figures", "fit", "load",
-    "load_model", "make_memory", "plan", "protocol", "random_problem", "random_table", "read_facts", "real_facts",
-    "recipes", "reproduce", "results", "run_figure", "save_model", "verify", "write_facts",
+    "BigramTask", "Bigrams", "FactTable", "FactholdError", "FactualRecall", "Induction", "LinearMemory",
+    "LowRankMemory", "MLPMemory", "Model", "Problem", "Protocol", "Store", "Transformer", "build", "claims", "derive",
+    "factual_recall", "figures", "fit", "induction", "load", "load_model", "make_memory", "plan", "protocol",
+    "random_problem", "random_table", "read_facts", "real_facts", "recipes", "reproduce", "results", "run_figure",
+    "save_model", "verify", "write_facts",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -51,11 +55,14 @@ MODULES = {
     "facthold": ("plan", "recipes"),
     "facthold._util.errors": ("FactholdError",),
     "facthold._util.keys": ("derive",),
+    "facthold.context.bigrams": ("Bigrams",),
+    "facthold.context.sequences": ("BigramTask",),
     "facthold.facts.files": ("read_facts", "write_facts"),
     "facthold.facts.problem": ("FactualRecall", "factual_recall"),
     "facthold.facts.real": ("real_facts",),
     "facthold.facts.table": ("FactTable", "random_table"),
     "facthold.knowledge.build": ("build",),
+    "facthold.knowledge.induction": ("Induction", "induction"),
     "facthold.knowledge.model": ("Model", "load"),
     "facthold.lab.api": ("claims", "figures", "reproduce", "results", "run_figure", "verify"),
     "facthold.lab.store": ("Store",),

@@ -125,7 +125,10 @@ def test_nonsense_is_refused_with_every_recipe(data: st.DataObject) -> None:
         "watch facts.csv --steps 9007199254740992", "bench --seconds 1e30", "bench --seconds 0",
         "watch facts.csv --steps 8 --lr 1e-300", "make --recipe train --alpha 1e30", "make --recipe train --beta 1e30",
         "make --recipe attention -d 8 --d-h 2 -S 2 -R 2 --draws 100000", "make -N 100000000 -d 1",
-        "verify gradient-step --preset smoke --workers 1000000",
+        "verify gradient-step --preset smoke --workers 1000000", "induction text.txt -T 10000000",
+        "induction text.txt -d 10000000", "induction text.txt --batch 10000000000",
+        "induction text.txt --steps 1000000000", "induction text.txt --lr 1e30",
+        "induction text.txt --steps 1000000 --batch 1000000", "watch --induction text.txt --steps 1000000000",
     ],
 )  # fmt: skip
 def test_sizes_and_times_that_cannot_be_are_refused_at_once(arguments: str) -> None:

@@ -66,6 +66,8 @@ COMMANDS = {
     "ask": ["ask", "m.safetensors", "--file", "q.csv"],
     "facts": ["facts", "elements"],
     "watch": ["watch", "t.csv", "--steps", "1"],
+    "watch --induction": ["watch", "--induction", "notes.txt", "--steps", "1"],
+    "induction": ["induction", "notes.txt", "--built", "-K", "1", "-T", "8", "-d", "8"],
     "results": ["results", "--csv", "--store", "facthold-results.sqlite"],
     "bits": ["bits", "m.safetensors", "--bits", "8"],
 }
@@ -82,10 +84,11 @@ THEIRS = (
 def test_no_command_writes_over_a_file_of_another_kind_or_over_what_it_reads(
     command: str, output: str, files: dict[str, bytes], folder: Path, run: Run
 ) -> None:
-    own = {"make": "m.safetensors", "make --facts": "m.safetensors", "build": "m.safetensors", "facts": "t.csv"}
+    made = dict.fromkeys(("make", "make --facts", "build", "induction"), "m.safetensors")
+    own = {**made, "facts": "t.csv"}
     if own.get(command) == output or (command == "facts" and output == "edits.csv"):
         return  # an older output of the same kind
-    if command == "watch" and not output.endswith(".csv"):
+    if command.startswith("watch") and not output.endswith(".csv"):
         return  # it writes NAME.csv and NAME.gif
     code, _, err = run(*COMMANDS[command], "-o", output)
     assert code == 2, err

@@ -1,6 +1,7 @@
 """Texts as bigram models."""
 
 import gzip
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -99,3 +100,32 @@ def test_counts_survive_being_written(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_an_unknown_character_is_named() -> None:
     with pytest.raises(FactholdError, match="'é' is not among the 65 characters"):
         Bigrams.shipped().index("aé")
+
+
+def test_a_long_text_takes_no_more_memory_than_a_short_one(tmp_path: Path) -> None:
+    """It is counted a block at a time."""
+    line = "It was the best of times, it was the worst of times; naïve, ナイーブ.\n"
+    peaks = {}
+    for blocks in (4, 32):
+        file = tmp_path / f"{blocks}.txt"
+        with file.open("w", encoding="utf-8") as stream:
+            for _ in range(blocks):
+                stream.write(line * (contents.BLOCK // len(line.encode())))
+        tracemalloc.start()
+        found = Bigrams.of_text(file)
+        peaks[blocks] = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found.unigrams.sum() == blocks * (contents.BLOCK // len(line.encode())) * len(line)
+    assert peaks[32] < 1.1 * peaks[4]
+
+
+def test_a_text_with_too_many_characters_is_refused_in_its_first_block(tmp_path: Path) -> None:
+    """Of a text without end it would be known at once."""
+    file, read = tmp_path / "text.txt", []
+    file.write_text("".join(map(chr, range(0x4E00, 0x4E00 + 5000))) * 1000, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        blocks_of = bigrams.blocks_of
+        patch.setattr(bigrams, "blocks_of", lambda path: (read.append(b) or b for b in blocks_of(path)))
+        with pytest.raises(FactholdError, match=f"more than {bigrams.MOST_CHARACTERS} different characters"):
+            Bigrams.of_text(file)
+    assert len(read) == 1

@@ -34,6 +34,9 @@ SECTIONS = {
         "locate": ("ask", "which heads and neurons hold a fact"),
         "watch": ("watch", "watch facts being learnt, live in the terminal"),
     },
+    "Facts in context": {
+        "induction": ("induction", "an induction head for a text: what it predicts and why"),
+    },
     "Check the paper": {
         "figure": ("paper", "compute and draw one figure"),
         "verify": ("paper", "check claims: predicted, measured, verdict"),

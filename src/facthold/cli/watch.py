@@ -2,27 +2,26 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.live import Live
 
 from facthold._util.errors import FactholdError
 from facthold._util.files import GIF, as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import check_apart, command, heed
-from facthold.cli.inputs import real_rows, split_names, understand, writable_file
+from facthold.cli.inputs import real_rows, refuse, split_names, understand, writable_file
 from facthold.cli.printing import count, messages, paragraph, print_json, working
-from facthold.cli.watch_view import View, closing, stage_line
-from facthold.dynamics.schedule import safe_step, schedule
+from facthold.cli.watch_view import View, closing, paths, shown, stage_line
+from facthold.dynamics.schedule import ALPHA, safe_step, schedule
 from facthold.dynamics.stages import Levels, find_stages
 from facthold.facts.files import read_facts
 from facthold.facts.names import Names, Parsed, parse
 from facthold.facts.real import SOURCES, sample_subjects, tally
 from facthold.facts.table import FactTable
+from facthold.knowledge.settings import Settings
 from facthold.lab.fields import Between
 from facthold.studies.learning.animation import animation
 
@@ -32,17 +31,21 @@ if TYPE_CHECKING:
 DEFAULT = "countries"
 RELATIONS = {DEFAULT: ("capital", "currency", "language", "region")}  # where nothing is said: less than a minute
 QUESTIONS = {DEFAULT: ("France, capital", "Japan, currency", "Brazil, language", "Kenya, region")}
-OPTIMISERS = {"sgd": "gradient descent", "adam": "Adam"}
-FRAMES = 8  # pictures of the live view per second
+SGD = "sgd"
+OPTIMISERS = {SGD: "gradient descent", "adam": "Adam"}
 LEAST_LR, MOST_LR = 1e-12, 1e6  # a shorter step moves no weight in float32
 MOST_QUESTIONS = 5  # more do not fit below the curve
 
 
 @command()
 def watch(
-    facts: str = typer.Argument(
-        DEFAULT, metavar="[FILE|NAME]", help=f"A file of facts, or real facts by name: {', '.join(SOURCES)}."
+    facts: str | None = typer.Argument(
+        None,
+        metavar="[FILE|NAME]",
+        help=f"A file of facts, or real facts by name: {', '.join(SOURCES)}.",
+        show_default=DEFAULT,
     ),
+    induction: bool = o.flag("--induction", "Watch an induction head: FILE is a text (default: tiny Shakespeare)."),
     relations: o.SomeRelations = None,
     subjects: o.SomeSubjects = None,
     question: Annotated[
@@ -51,8 +54,8 @@ def watch(
     ] = None,
     lr: float | None = o.option("--lr", "Length of a step (default: from the curvature of the loss)."),
     steps: int | None = o.option("--steps", "Steps at most (default: twice what should be needed)."),
-    alpha: float = typer.Option(1e-3, "--alpha", help="Every weight at the start."),
-    optimiser: str = typer.Option("sgd", "--optimiser", help=f"{' or '.join(OPTIMISERS)}."),
+    alpha: float | None = o.option("--alpha", f"Every weight at the start (default: {ALPHA:g})."),
+    optimiser: str | None = o.option("--optimiser", f"{' or '.join(OPTIMISERS)} (default: {SGD})."),
     seed: o.Seed = 0,
     on_conflict: o.OnConflict = None,
     output: Annotated[
@@ -64,7 +67,19 @@ def watch(
     (hallucination), then the fact.
 
     An answer is the one with most of the probability, or else one that is drawn, anew each time.
+
+    With --induction, watch the three memories of an induction head turn on (`facthold induction`).
     """
+    if induction:
+        about_facts = {"relations": relations, "subjects": subjects, "question": question or None, "alpha": alpha}
+        refuse("does not go with --induction", **about_facts, optimiser=optimiser, on_conflict=on_conflict)
+        from facthold.cli.watch_probes import watch_induction
+
+        given: dict[str, Any] = {name: x for name, x in (("lr", lr), ("steps", steps)) if x is not None}
+        text = None if facts is None else Path(facts)
+        return watch_induction(text, Settings(seed=seed, **given), output, json)
+    facts, optimiser = DEFAULT if facts is None else facts, SGD if optimiser is None else optimiser
+    alpha = ALPHA if alpha is None else alpha
     from facthold.dynamics.population import SMALLEST
     from facthold.dynamics.watching import Watching
     from facthold.dynamics.watching import watch as train
@@ -75,7 +90,7 @@ def watch(
     if question and len(question) > MOST_QUESTIONS:
         raise ValueError(f"{len(question)} times --question is too often; ask at most {MOST_QUESTIONS}")
     if output is not None:
-        for path, kind in zip(_paths(output), (table_of(("step", "loss")), GIF), strict=True):
+        for path, kind in zip(paths(output), (table_of(("step", "loss")), GIF), strict=True):
             check_apart({"facts": facts, "output": path})
             writable_file(path, kind)
     table, name = _read(facts, relations, subjects, seed, on_conflict)
@@ -163,40 +178,30 @@ def find_question(table: FactTable, text: str) -> int:
 @contextmanager
 def _showing(watching: "Watching", name: str, quiet: bool) -> Iterator[Callable[[Sequence[str]], None]]:
     """What hears of each evaluation: a live view on a terminal, a line for each stage elsewhere."""
-    console, view = Console(highlight=False), View(watching, name)
-    live = not quiet and console.is_terminal and not console.is_dumb_terminal
+    view = View(watching, name)
+    with shown(view.draw, quiet) as live:
 
-    def heard(new: Sequence[str]) -> None:
-        heed()
-        view.n = len(watching.steps)
-        for stage in [] if quiet or live else new:
-            paragraph(stage_line(watching, stage))
+        def heard(new: Sequence[str]) -> None:
+            heed()
+            view.n = len(watching.steps)
+            for stage in [] if quiet or live else new:
+                paragraph(stage_line(watching, stage))
 
-    if not (quiet or live):
-        table, protocol = watching.table, watching.schedule.protocol
-        sizes = {"subject": table.S, "relation": table.R, "answer": table.A}
-        paragraph(
-            f"{count(len(table), 'fact')} of {name}: {', '.join(count(n, what) for what, n in sizes.items())}; "
-            f"{OPTIMISERS[protocol.optimiser]} with lr {protocol.lr:.3g}, about {watching.schedule.expected} steps"
-        )
-    shown = Live(get_renderable=view.draw, console=console, refresh_per_second=FRAMES, vertical_overflow="crop")
-    with shown if live else nullcontext():
+        if not (quiet or live):
+            table, protocol = watching.table, watching.schedule.protocol
+            sizes = {"subject": table.S, "relation": table.R, "answer": table.A}
+            paragraph(
+                f"{count(len(table), 'fact')} of {name}: {', '.join(count(n, what) for what, n in sizes.items())}; "
+                f"{OPTIMISERS[protocol.optimiser]} with lr {protocol.lr:.3g}, about {watching.schedule.expected} steps"
+            )
         try:
             yield heard
         finally:
             view.spoke = 0.0  # the last picture stays: it has the last answers
 
 
-def _paths(output: Path) -> list[Path]:
-    """NAME.csv and NAME.gif."""
-    if output.is_dir():
-        raise FactholdError(f"output={output} is a folder; give the name of a file")
-    base = output.with_suffix("") if output.suffix in (".gif", ".csv") else output
-    return [base.with_name(f"{base.name}{ending}") for ending in (".csv", ".gif")]
-
-
 def _save(watching: "Watching", name: str, output: Path) -> list[Path]:
-    (table, gif), rows = _paths(output), watching.as_rows()
+    (table, gif), rows = paths(output), watching.as_rows()
     with writing(table, table_of(rows[0])) as stream:
         stream.write(as_csv(rows).encode())
     with working(f"drawing {gif}"), writing(gif, GIF) as stream:

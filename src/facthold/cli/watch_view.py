@@ -1,24 +1,27 @@
 """What facthold watch says of a run, and its live view: the loss curve in braille, its levels, and the questions."""
 
-import math
 import time
-from itertools import groupby
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from facthold._util.errors import shorten
+from facthold._util.errors import FactholdError, shorten
+from facthold.cli import curves
 from facthold.cli.printing import count
 from facthold.dynamics.stages import CONVERGED, Rest
 
 if TYPE_CHECKING:
     from facthold.dynamics.watching import Watching
 
-WIDTH, HEIGHT = 66, 10  # of the curve, in characters; each has 2 x 4 dots
-DOTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])  # bits of a braille character
+FRAMES = 8  # pictures of a live view per second
+HEIGHT = 10  # of the curve, in characters
 STYLES = {"known": "green", "hallucinated": "yellow", "by chance": "yellow", "anything": "dim"}
 PAUSE = 0.5  # seconds for which an answer stands, so that it can be read
 SAID = 2  # questions whose answers stand in a line about a stage
@@ -38,6 +41,24 @@ ADVICE = {
     "take other --relations, or more --steps",
 }
 """For a run that did not converge, by whether the table has assumption 1."""
+
+
+@contextmanager
+def shown(draw: Callable[[], RenderableType], quiet: bool) -> Iterator[bool]:
+    """Whether what is drawn is shown live: on a terminal, unless all is to be quiet."""
+    console = Console(highlight=False)
+    live = not quiet and console.is_terminal and not console.is_dumb_terminal
+    view = Live(get_renderable=draw, console=console, refresh_per_second=FRAMES, vertical_overflow="crop")
+    with view if live else nullcontext():
+        yield live
+
+
+def paths(output: Path) -> list[Path]:
+    """NAME.csv and NAME.gif."""
+    if output.is_dir():
+        raise FactholdError(f"output={output} is a folder; give the name of a file")
+    base = output.with_suffix("") if output.suffix in (".gif", ".csv") else output
+    return [base.with_name(f"{base.name}{ending}") for ending in (".csv", ".gif")]
 
 
 def stage_words(watching: "Watching", stage: str) -> str:
@@ -111,48 +132,20 @@ class View:
         )
         stage = stage_words(w, [s for s, look in w.reached.items() if look < n][-1])
         now = Text.assemble(("now: ", "dim"), (stage, "bold"), " (compiling)" if n == 1 else "")
-        return Group(head, *self._curve(n), self._axis(), now, self._questions(n))
+        return Group(head, *self._curve(n), curves.axis(*self._range), now, self._questions(n))
 
     def _curve(self, n: int) -> list[Text]:
         """Losses over log steps, from 0 to the start's, and the levels as dotted lines."""
         w, top = self.watching, self.watching.levels.start * 1.05
-        curve, levels = np.zeros((2, 4 * HEIGHT, 2 * WIDTH), bool)
-        x = self._columns(w.steps[:n])
-        columns = np.arange(int(x[-1]) + 1)
-        rows = np.interp(columns, x, _dot_rows(np.nan_to_num(w.curve("loss")[:n], nan=top), top)).astype(int)
-        for i, j, before in zip(columns, rows, [rows[0], *rows], strict=False):
-            curve[min(before + 1, j) : max(before - 1, j) + 1, i] = True  # no holes where the curve is steep
-        labels = {}
-        for level, label in ((w.levels.start, f"ln {w.table.A}"), (w.levels.relation, "hallucination"), (0.0, "")):
-            row = int(_dot_rows(np.array(level), top))
-            levels[row, ::4] = True
-            labels[row // 4] = (f"{level:.2f}", label)
-        lines = []
-        for row, (on_curve, on_level) in enumerate(zip(_braille(curve), _braille(levels), strict=True)):
-            number, label = labels.get(row, ("", ""))
-            room = WIDTH - len(label)
-            if on_curve[max(room - 1, 0) :].any():  # the label would stand in the curve
-                room, label = WIDTH, ""
-            line = Text(no_wrap=True, overflow="crop").append(f"{number:>6} ", style="dim")
-            for is_curve, cells in groupby(zip(on_curve[:room], on_level[:room], strict=True), lambda c: bool(c[0])):
-                text = "".join(chr(0x2800 + int(here or level)) if here or level else " " for here, level in cells)
-                line.append(text, style="bold cyan" if is_curve else "dim")
-            lines.append(line.append(label, style="dim"))
-        return lines
+        named = ((w.levels.start, f"ln {w.table.A}"), (w.levels.relation, "hallucination"), (0.0, ""))
+        levels = [(level, f"{level:.2f}", label) for level, label in named]
+        x = curves.columns(w.steps[:n], *self._range)
+        return curves.curve(x, w.curve("loss")[:n], levels, top=top, height=HEIGHT)
 
-    def _axis(self) -> Text:
+    @property
+    def _range(self) -> tuple[int, int]:
         protocol = self.watching.schedule.protocol
-        line = list(f"{'step':>6} 0".ljust(WIDTH + 7))
-        for power in range(1, 10):
-            label, place = str(10**power), 7 + int(self._columns([10**power])[0] / 2)
-            if protocol.check_every <= 10**power <= protocol.steps and place + len(label) <= len(line):
-                line[place : place + len(label)] = label
-        return Text("".join(line), style="dim", no_wrap=True, overflow="crop")
-
-    def _columns(self, steps: list[int]) -> np.ndarray:
-        """Where these steps stand, in dots from the left; step 0 stands at the left edge."""
-        first, last = self.watching.schedule.protocol.check_every / 2, self.watching.schedule.protocol.steps
-        return np.log(np.maximum(steps, first) / first) / math.log(last / first) * (2 * WIDTH - 1)
+        return protocol.check_every, protocol.steps
 
     def _questions(self, n: int) -> Table:
         w = self.watching
@@ -168,13 +161,3 @@ class View:
             style = STYLES[verdict]
             grid.add_row(Text(question), Text(answer, style=style), Text(verdict, style=style), f"{p:8.1%}")
         return grid
-
-
-def _dot_rows(loss: np.ndarray, top: float) -> np.ndarray:
-    """Where these losses stand, in dots from above."""
-    return np.clip(np.round((1 - loss / top) * (4 * HEIGHT - 1)), 0, 4 * HEIGHT - 1)
-
-
-def _braille(dots: np.ndarray) -> np.ndarray:
-    """The dots of each character, as its number after the first one of braille."""
-    return np.einsum("iajb,ab->ij", dots.reshape(HEIGHT, 4, WIDTH, 2), DOTS)

@@ -28,6 +28,7 @@ from facthold.models.transformer import Transformer
 
 ARRAY = np.ndarray | jax.Array
 MODELS = {kind.__name__: kind for kind in (LinearMemory, LowRankMemory, MLPMemory, Transformer)}
+OF_TEXT = "CausalTransformer"  # what `facthold.knowledge.induction_files` writes, in the same format
 FACTS = ("subjects", "relations", "answers")
 EMBEDDINGS = ("problem.phi", "problem.E", "problem.U", "problem.changed", "problem.changed_phi")
 LONGEST = 1 << 16  # T at most: a prompt of that length for each fact is made at once
@@ -107,6 +108,8 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
         there = Path(path).is_symlink() or Path(path).exists()
         raise FactholdError(f"{path} is no model file" if there else f"no such model file: {path}")
     arrays, about = read_tensors(path)
+    if about.get("model") == OF_TEXT:
+        raise FactholdError(f"{path} is a model of a text and knows no facts; ask it with: facthold induction --model")
     if about.get("model") not in list(MODELS):
         raise FactholdError(f"{path} is not a facthold model: it holds something else; build or save it again")
     try:

@@ -51,30 +51,14 @@ class BigramCell(Cell):
 
     def judged(self, model: Any) -> Result:
         """Accuracy on fresh sequences, its standard error over them, and what the baselines have right of the same."""
-        import equinox as eqx
-        import jax.numpy as jnp
-
-        from facthold.context.baselines import baselines
         from facthold.context.bigrams import Bigrams
+        from facthold.measure.in_context import Exam
 
-        task, pi_b = self.task(), jnp.asarray(Bigrams.shipped().pi_b, jnp.float32)
-        draw = eqx.filter_jit(lambda task, key: task.draw(BLOCK, key=key))
-        hits, asked, rules = [], [], []
-        for i in range(JUDGED // BLOCK):
-            sequences = draw(task, derive("judged", self.seed, self.K, self.T, int(self.random), i))
-            right = eqx.filter_jit(lambda model, tokens: model(tokens).argmax(axis=-1))(model, sequences.tokens)
-            counted = np.asarray(sequences.counted)[:, 1:]
-            hits.append(((np.asarray(right)[:, :-1] == np.asarray(sequences.tokens)[:, 1:]) & counted).sum(axis=1))
-            asked.append(counted.sum(axis=1))
-            rules.append({name: float(value) for name, value in baselines(sequences, pi_b).items()})
-        n, of = np.concatenate(hits), np.concatenate(asked)
-        accuracy = n.sum() / of.sum()
-        error = np.sqrt(((n - accuracy * of) ** 2).sum()) / of.sum()  # of a ratio, over sequences
-        weights = [count.sum() for count in asked]
-        return {
-            "accuracy": float(accuracy), "accuracy_error": float(error), "judged": int(of.sum()),
-            "baselines": {name: float(np.average([r[name] for r in rules], weights=weights)) for name in rules[0]},
-        }  # fmt: skip
+        about = self.seed, self.K, self.T, int(self.random)
+        exam = Exam(self.task(), tuple(derive("judged", *about, i) for i in range(JUDGED // BLOCK)), BLOCK)
+        accuracy, error, judged = exam.accuracy(model)
+        rules = exam.rules(Bigrams.shipped().pi_b)
+        return {"accuracy": accuracy, "accuracy_error": error, "judged": judged, "baselines": rules}
 
 
 @dataclass(frozen=True, kw_only=True)

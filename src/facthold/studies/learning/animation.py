@@ -22,12 +22,17 @@ VERDICTS = {"known": COLOURS[2], "hallucinated": COLOURS[4], "by chance": COLOUR
 
 
 def animation(watching: "Watching", name: str) -> bytes:
-    """As GIF. Frames are even in log steps, as the axis is: what happens early happens fast."""
+    """As GIF."""
+    return animated(len(watching.steps), *_picture(watching, name))
+
+
+def animated(n: int, canvas: "style.Canvas", show: Callable[[int], None]) -> bytes:
+    """A picture that shows the first so many of n looks, as GIF. Frames are even in log steps: what happens early
+    happens fast."""
     from matplotlib.animation import PillowWriter
 
-    n = len(watching.steps)
     frames = np.unique(np.geomspace(1, n, min(n, FRAMES)).round().astype(int))
-    (canvas, show), writer = _picture(watching, name), PillowWriter(fps=PER_SECOND)
+    writer = PillowWriter(fps=PER_SECOND)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "run.gif"
         with warnings.catch_warnings(), writer.saving(canvas, str(file), dpi=80):
