@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from facthold.lab import Cell, Claim, Figure, Judgement, Values, at_least, at_most, cells_of, style
+from facthold.lab import Cell, Claim, Figure, Judgement, Values, Verdict, at_least, at_most, cells_of, style
+from facthold.lab.claim import Interval
 from facthold.lab.fields import Count, Positive, Seeds
 from facthold.measure.scaling import mean_interval
 from facthold.studies.context.noisy import NoisyHead, at, changes
@@ -13,6 +14,7 @@ from facthold.studies.judging import all_of, fresh_seeds, grouped
 
 LAST = "F^2"  # the slides: ablating late-layer MLPs changes the prediction from global to in-context
 DROPPED = 0.0
+LEAST = 1e-3  # what counts as a change of a probability at all: rounding makes none of this size
 DRAWN = ("F^2", "F.W^2", "F.V^2", "F^1", "F^1+F^2", "W_OV^2", "W_KQ^2")
 PANELS = {
     "p_right": "probability of the right output", "p_noise": "probability of the noise token",
@@ -115,18 +117,17 @@ def judge(rows: Sequence[Values]) -> Judgement:
     if len(sound(rows)) < len(rows):
         return Judgement(predicted, f"{len(rows) - len(sound(rows))} of {len(rows)} runs diverged", "no mean", False)
     right, noise = (mean_interval(changes(rows, LAST, DROPPED, name)) for name in ("p_right", "p_noise"))
-    parts = (("p(right)", "p_right", right, at_least), ("p(noise token)", "p_noise", noise, at_most))
     return all_of(
-        *(
-            Judgement(
-                f"without {LAST} {words} " + ("rises" if within is at_least else "falls"),
-                f"{words} {fmean(r['full'][name] for r in rows):.3f} to "
-                f"{fmean(at(r, LAST, DROPPED, name) for r in rows):.3f}",
-                f"difference 95% [{interval[0]:+.3f}, {interval[1]:+.3f}] over {len(rows)} seeds",
-                within(interval, 0.0),
-            )
-            for words, name, interval, within in parts
-        )
+        _part("p(right) rises", "p_right", right, at_least(right, LEAST), rows),
+        _part("p(noise token) falls", "p_noise", noise, at_most(noise, -LEAST), rows),
+    )
+
+
+def _part(words: str, name: str, interval: Interval, verdict: Verdict, rows: Sequence[Values]) -> Judgement:
+    full, without = fmean(r["full"][name] for r in rows), fmean(at(r, LAST, DROPPED, name) for r in rows)
+    error = f"difference 95% [{interval[0]:+.3f}, {interval[1]:+.3f}] over {len(rows)} seeds"
+    return Judgement(
+        f"without {LAST} {words}", f"{words.rpartition(' ')[0]} {full:.3f} to {without:.3f}", error, verdict
     )
 
 
