@@ -1,4 +1,4 @@
-"""Truncation of a model of facts: which go first as the rank of its matrices falls, rare ones or frequent ones, those of
+"""Truncation of a model of facts: which go first as the rank of its matrices falls, rare or frequent ones, those of
 relations with few answers or with many; and how many parameters the factors save."""
 
 from dataclasses import asdict, dataclass, replace
