@@ -7,7 +7,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from facthold.context.sequences import BigramTask, Sequences
-from facthold.models.causal import CausalTransformer
+from facthold.models.causal import CausalTransformer, attention
 
 MEASURES = ("p_right", "p_noise", "margin", "accuracy", "looks", "looks_evenly")
 
@@ -32,14 +32,15 @@ def recalled_in_context(
     - looks: how much attention the last layer pays to outputs of the trigger so far; ``looks_evenly``: how much it
       would, if it paid the same to all positions.
     """
+    tables, last = model.tables, model.layers[-1]
 
     def one(sequence: tuple[Array, Array, Array, Array]) -> tuple[dict[str, Array], Array]:
         tokens, outputs, before, kept = sequence
-        logits, beta = model.tables.logits(tokens)[:-1], model.attention(tokens)[-1][:-1]
-        counted = kept * (outputs & (before > 0))[1:]
-        right = tokens[1:]
-        p, t = jax.nn.softmax(logits), jnp.arange(len(right))
-        past = (jnp.arange(len(tokens)) <= t[:, None]) & outputs
+        counted, right, t = kept * (outputs & (before > 0))[1:], tokens[1:], jnp.arange(len(tokens) - 1)
+        *_, x = tables.streams(tokens)
+        beta = attention((x @ last.asks)[t], x, t)
+        logits = last.after(x, beta @ x @ last.W_OV.T, t) @ tables.U.T
+        p, past = jax.nn.softmax(logits), (jnp.arange(len(tokens)) <= t[:, None]) & outputs
         each = {
             "p_right": p[t, right], "p_noise": p[:, noise_token],
             "margin": logits[t, right] - logits[:, noise_token], "accuracy": logits.argmax(axis=1) == right,

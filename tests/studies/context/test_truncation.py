@@ -150,7 +150,7 @@ def row(right: float, right_cut: float, noise: float, noise_cut: float) -> Row:
     rest = {"margin": 0.0, "accuracy": 0.5, "looks": 0.9, "looks_evenly": 0.1}
     cut = {"p_right": right_cut, "p_noise": noise_cut, **rest}
     return {
-        "started": "public", "full": {"p_right": right, "p_noise": noise, **rest}, "d": 64, "shares": [0.0],
+        "started": "public", "optimiser": "sgd", "full": {"p_right": right, "p_noise": noise, **rest}, "d": 64, "shares": [0.0],
         "cuts": ["F^2"], "truncated": [{"cut": "F^2", "share": 0.0, "r": 0, "saved": 10, **cut}],
     }  # fmt: skip
 
@@ -181,7 +181,7 @@ def test_the_claim_has_the_figure_s_cells_of_one_protocol_on_fresh_seeds() -> No
         cells = claim("truncation").cells(preset)
         assert {cell.key for cell in cells} < {cell.key for cell in wanted.cells(wanted.grid(preset))}
         assert len(cells) >= 3
-        assert all(cell.seed >= 100 and cell.started == "public" and cell.K == 1 for cell in cells)  # type: ignore[attr-defined]
+        assert all(cell.seed >= 100 and cell.optimiser == "sgd" and cell.K == 1 for cell in cells)  # type: ignore[attr-defined]
 
 
 def test_the_figure_says_what_each_cut_leaves_and_draws_it() -> None:

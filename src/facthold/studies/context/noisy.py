@@ -62,9 +62,9 @@ class NoisyHead(TrainedHead):
     @property
     def cost(self) -> float:
         T, d = self.T, self.d
-        flops = 6 * T * (0.6 * T * d * 2 + (2 + 8) * d * d * 1.5)
+        flops = 2 * T * (1.5 * T * d + 12 * d**2)  # of one sequence: attention in the first layer, and its memory
         variants = 1 + len(self.cuts) * len(self.shares)
-        return 5 + (self.steps * self.batch + variants * TESTED) * flops / 3e10
+        return 5 + (3 * self.steps * self.batch + 2 * variants * TESTED) * flops / 3e10
 
     def taught(self) -> "BigramTask":
         return self.task(noise=self.noise)

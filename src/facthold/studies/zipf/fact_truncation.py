@@ -26,7 +26,7 @@ class Grid:
     R: Count = 8
     D: Count = 16
     few: Count = 2
-    steps: Count = 4096
+    steps: Count = 2048
     lr: Positive = 1e-2
     laws: tuple[tuple[float, float], ...] = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))  # (alpha_s, alpha_r)
     seeds: Seeds = (0, 1, 2)
