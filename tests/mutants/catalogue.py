@@ -1,6 +1,14 @@
 """All deliberate faults. A new one is an entry in the file of its part; `python tests/mutants/run.py NAME` tries it."""
 
-from mutants import constructions, context_words, knowledge, learning, ledger, measures
+from mutants import (
+    constructions,
+    context_truncation,
+    context_words,
+    knowledge,
+    learning,
+    ledger,
+    measures,
+)
 from mutants.harness import AnyMutant, Mutant
 
 MUTANTS: tuple[AnyMutant, ...] = (
@@ -9,6 +17,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *measures.MUTANTS,
     *learning.MUTANTS,
     *ledger.MUTANTS,
+    *context_truncation.MUTANTS,
     *context_words.MUTANTS,
 )
 

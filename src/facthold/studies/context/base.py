@@ -15,6 +15,7 @@ from facthold.train.protocols import OPTIMISERS, Protocol
 if TYPE_CHECKING:
     from facthold.context.sequences import BigramTask
     from facthold.models.causal import CausalTransformer
+    from facthold.train.engine import Run
 
 PARTS = ("W_KQ^1", "W_OV^1", "F^1", "W_KQ^2", "W_OV^2", "F^2", "embeddings")
 MEMORIES = ("W_KQ^1", "W_KQ^2", "W_OV^2")  # the three that the slides train
@@ -138,7 +139,12 @@ class TrainedHead(BigramCell):
             lambda m: [layer.F for layer in m.layers], model, memories, is_leaf=lambda x: x is None
         )  # fmt: skip
 
-    def run(self) -> Result:
+    def taught(self) -> "BigramTask":
+        """The sequences that it is trained on."""
+        return self.task()
+
+    def learnt(self) -> "tuple[Run, CausalTransformer]":
+        """How training went, and the whole model that came of it."""
         import equinox as eqx
 
         from facthold.models.causal import split
@@ -147,9 +153,16 @@ class TrainedHead(BigramCell):
 
         parts = [name for name in self.trained if self.layers == 2 or not name.endswith("^2")]
         model, fixed = split(self.start(), parts)
-        task = PredictInContext.of(self.task(), fixed, batch=self.batch, everywhere=self.everywhere)
+        task = PredictInContext.of(self.taught(), fixed, batch=self.batch, everywhere=self.everywhere)
         (run,) = fit([Member(model, task, derive("train", self.kind, self.seed))], self.training)
+        return run, eqx.combine(run.model, fixed)
+
+    def curves(self, run: "Run") -> dict[str, list[float]]:
+        """Accuracy and probes along training."""
         steps = self.check_every * np.arange(1, len(run.curve) + 1)
-        curves = {"steps": steps, "accuracy": run.curve} | run.seen
-        found = {name: np.asarray(values, float).tolist() for name, values in curves.items()}
-        return {"status": run.status, **self.judged(eqx.combine(run.model, fixed)), "curves": found}
+        seen = {"steps": steps, "accuracy": run.curve} | run.seen
+        return {name: np.asarray(values, float).tolist() for name, values in seen.items()}
+
+    def run(self) -> Result:
+        run, model = self.learnt()
+        return {"status": run.status, **self.judged(model), "curves": self.curves(run)}
