@@ -1,6 +1,6 @@
 """All deliberate faults. A new one is an entry in the file of its part; `python tests/mutants/run.py NAME` tries it."""
 
-from mutants import constructions, knowledge, learning, ledger, measures
+from mutants import constructions, context_steps, knowledge, learning, ledger, measures
 from mutants.harness import AnyMutant, Mutant
 
 MUTANTS: tuple[AnyMutant, ...] = (
@@ -9,6 +9,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *measures.MUTANTS,
     *learning.MUTANTS,
     *ledger.MUTANTS,
+    *context_steps.MUTANTS,
 )
 
 QUICK = (
