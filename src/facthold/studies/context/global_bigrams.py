@@ -137,9 +137,7 @@ def fits(rows: Sequence[Values]) -> list[Fit]:
     result: list[Fit] = []
     for reader in READERS:
         found = [r for r in rows if r["reader"] == reader and r["samples"] is not None]
-        result += exponent(
-            f"{WORDS[reader]}: samples ~ N^slope", [r["N"] for r in found], [r["samples"] for r in found]
-        )
+        result += exponent(f"{WORDS[reader]}: samples against N", *columns(found, vocabulary, samples))
     return result
 
 
@@ -186,9 +184,7 @@ def judge(rows: Sequence[Values]) -> Judgement:
                 f"{reader}: exponent {fit.slope:.3f}", interval(fit), near(fit.interval, stated, LAW_EXPONENT),
             )
         )  # fmt: skip
-        parts.append(
-            judge_constant(group, law, lambda r: r["samples"], 1.0, LAW_TOLERANCE, f"{reader}: measured / counted")
-        )
+        parts.append(judge_constant(group, law, samples, 1.0, LAW_TOLERANCE, f"{reader}: measured / counted"))
     return all_of(*parts, _fewer(by_reader))
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from facthold._util.keys import derive
-from facthold.lab import Cell, Claim, Judgement, Result, Values, at_least, near
+from facthold.lab import Cell, Claim, Judgement, Result, Values, at_least, near, worst
 from facthold.lab.fields import Between, Count, Positive
 from facthold.measure.scaling import fit_exponent, mean_interval
 from facthold.studies.context.three_steps import ENOUGH, MATRICES, STEPS, ThreeSteps
@@ -27,11 +27,7 @@ from facthold.studies.judging import (
 )  # fmt: skip
 from facthold.theory.first_steps import induction_contrasts, noisy_step
 
-SMALL = (
-    1e1,
-    1e3,
-    1e5,
-)  # steps so small that the closed forms, which are of first order in them, are exact to a part in a thousand
+SMALL = (1e1, 1e3, 1e5)  # closed forms are of first order in the steps: these leave logits and scores below 0.01
 CONTRAST_WITHIN = 0.05  # measured over closed form
 DECADES = {"smoke": (0, 6), "quick": (0, 1, 2, 3, 4, 5, 6, 7, 8)}  # of one step size, the others as they are
 SAMPLES = {"smoke": 2048, "quick": 40_960, "paper": 163_840}
@@ -82,29 +78,28 @@ def _contrast(matrix: str, rows: Sequence[Values]) -> Judgement:
 
 
 def _range(by_eta: dict[Any, list[Values]]) -> Judgement:
-    """Which sizes of the first two steps, tried by decades, leave all probes at `ENOUGH`."""
-    works = {
-        eta: min(fmean(r["probes"][matrix] for r in rows) for matrix in MATRICES) for eta, rows in by_eta.items()
+    """Which sizes of the first two steps, tried by decades, leave all probes at `ENOUGH`; and whether all do that the
+    closed forms cover."""
+    found = {
+        eta: {matrix: [r["probes"][matrix] for r in rows] for matrix in MATRICES} for eta, rows in by_eta.items()
     }  # fmt: skip
-    words, missed = [], []
+    works = {eta: min(fmean(shares) for shares in probes.values()) >= ENOUGH for eta, probes in found.items()}
+    words = []
     for i, matrix in enumerate(MATRICES[:2]):
         line = sorted(eta for eta in works if all(eta[j] == STEPS[j] for j in range(3) if j != i))
-        good = [eta[i] for eta in line if works[eta] >= ENOUGH]
-        tried = f"tried {line[0][i]:.0e} to {line[-1][i]:.0e}"
-        words.append(f"eta of {matrix} {_span(good)} ({tried})")
-    for eta, rows in by_eta.items():
-        r = rows[0]
-        sizes = induction_contrasts(r["N"], r["T"], eta)
-        if sizes["W_OV^2"] <= r["T"] and sizes["W_KQ^2"] <= 1 and works[eta] < ENOUGH:
-            missed.append(f"{eta} has {works[eta]:.2f}")
+        good, bad = (", ".join(f"{eta[i]:.0e}" for eta in line if works[eta] is is_good) for is_good in (True, False))
+        words.append(f"eta of {matrix} works at {good or 'none'}" + (f", not at {bad}" if bad else ""))
+    covered = [eta for eta, rows in by_eta.items() if _unsaturated(rows[0])]
+    verdicts = [at_least(mean_interval(shares), ENOUGH) for eta in covered for shares in found[eta].values()]
     return Judgement(
-        "at all steps that leave the softmax unsaturated by the closed forms", f"works for {' and '.join(words)}"
-        + (f"; but {', '.join(missed)}" if missed else ""), "means over seeds", not missed,
+        f"all probes >= {ENOUGH:g} at the {len(covered)} sizes that leave the softmax unsaturated by the closed forms",
+        "; ".join(words), f"by means of {min(map(len, by_eta.values()))} seeds or more", worst(*verdicts),
     )  # fmt: skip
 
 
-def _span(good: Sequence[float]) -> str:
-    return f"{min(good):.0e} to {max(good):.0e}" if good else "nowhere"
+def _unsaturated(row: Values) -> bool:
+    sizes = induction_contrasts(row["N"], row["T"], tuple(row["eta"]))  # type: ignore[arg-type]
+    return sizes["W_OV^2"] <= row["T"] and sizes["W_KQ^2"] <= 1
 
 
 @dataclass(frozen=True, kw_only=True)
