@@ -15,7 +15,7 @@ STEPS = Steps(1e3, 1e4, 1e5)
 
 
 def test_sequences_are_as_the_setting_says() -> None:
-    tokens, answers = (np.asarray(x) for x in sequences(2000, 9, jnp.zeros((12, 12)), key=derive("sequences")))
+    tokens, answers = (np.asarray(x) for x in sequences(2000, 9, jnp.full((12, 12), 1 / 12), key=derive("sequences")))
     q = tokens[:, -1]
     occurs = tokens == q[:, None]
     assert (occurs.sum(axis=1) == 2).all()
@@ -94,8 +94,37 @@ def test_one_step_on_noisy_inputs_has_the_rate_of_the_example(N: int) -> None:
 
 def test_gradients_of_blocks_add_up() -> None:
     fixed = Setting.one_hot(8, 6)
-    tokens, answers = sequences(64, 6, jnp.zeros((8, 8)), key=derive("blocks"))
+    tokens, answers = sequences(64, 6, jnp.full((8, 8), 1 / 8), key=derive("blocks"))
     head = eqx.tree_at(lambda h: h.W_OV_2, Head.zeros(fixed), jnp.eye(8))
     whole = gradient(head, fixed, tokens, answers).W_KQ_2
     halves = [gradient(head, fixed, tokens[i : i + 32], answers[i : i + 32]).W_KQ_2 for i in (0, 32)]
     np.testing.assert_allclose(np.asarray(whole), np.asarray(sum(halves)) / 2, atol=1e-6)
+
+
+def test_other_tokens_follow_the_bigrams_given_that_they_are_not_the_trigger() -> None:
+    N, T, n = 5, 12, 20_000
+    pi = np.random.default_rng(0).dirichlet(np.ones(N), size=N)
+    tokens, _ = (np.asarray(x) for x in sequences(n, T, jnp.asarray(pi, jnp.float32), key=derive("bigrams")))
+    q = tokens[:, -1]
+    first = (tokens == q[:, None]).argmax(axis=1)
+    for trigger in range(N):
+        rows = tokens[(q == trigger) & (first > 2)]  # tokens 1 and 2 are free there, and so is 0
+        for z in set(range(N)) - {trigger}:
+            after = rows[rows[:, 1] == z, 2]
+            expected = np.where(np.arange(N) == trigger, 0.0, pi[z])
+            expected /= expected.sum()
+            counts = np.bincount(after, minlength=N)
+            assert (np.abs(counts - len(after) * expected) <= 4.5 * np.sqrt(len(after) * expected + 1e-9)).all()
+
+
+def test_accuracy_is_asked_on_the_bigrams_that_are_given() -> None:
+    """Even attention that copies says the most frequent token: where all others are token 0, it is right on those
+    outputs alone that are 0."""
+    fixed = Setting.one_hot(12, 8)
+    head = Head(jnp.zeros((8, 8)), jnp.zeros((12, 12)), jnp.eye(12))
+    pi = jnp.full((12, 12), 1e-6).at[:, 0].set(1.0)
+    tokens, answers = (np.asarray(x) for x in sequences(4000, 8, pi, key=derive("often")))
+    asked = tokens[:, -1] != 0
+    found = accuracy(head, fixed, 4000, key=derive("often"), pi=pi)
+    least, most = (answers[asked] == 0).sum() / 4000, ((answers == 0) | ~asked).mean()
+    assert 0.06 < least <= found <= most < 0.2

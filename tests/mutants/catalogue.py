@@ -2,6 +2,7 @@
 
 from mutants import (
     constructions,
+    context_steps,
     context_truncation,
     context_words,
     knowledge,
@@ -17,6 +18,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *measures.MUTANTS,
     *learning.MUTANTS,
     *ledger.MUTANTS,
+    *context_steps.MUTANTS,
     *context_truncation.MUTANTS,
     *context_words.MUTANTS,
 )

@@ -3,3 +3,4 @@
 STARTS = ("balanced", "equal", "random")  # of learning, see `dynamics.population`; the names load no JAX here
 KINDS = ("subject", "relation", "noise", "EOS")  # of tokens
 NOISE = ("drawn", "even")  # how noise tokens are in a batch, see `dynamics.descent`
+READERS = ("feed-forward", "attention", "attention to all")  # what a memory reads, see `dynamics.global_bigrams`

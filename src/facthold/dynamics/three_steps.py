@@ -68,14 +68,24 @@ class Head(eqx.Module):
 
     def logits(self, fixed: Setting, tokens: Int[Array, "n T"]) -> Float[Array, "n N"]:
         """Of the token after the last."""
-        T = tokens.shape[1]
+        (n, T), tables = tokens.shape, self.tables(fixed)
         past = jnp.tril(jnp.ones((T, T), bool))
-        looks = jax.nn.softmax(jnp.where(past, fixed.P @ self.W_KQ_1 @ fixed.P.T, -jnp.inf), axis=-1)
-        e = fixed.E[tokens]
-        wrote = jnp.einsum("sr,nrd->nsd", looks, e) @ fixed.W_OV_1.T
-        scores = jnp.einsum("nd,nsd->ns", e[:, -1] @ self.W_KQ_2, wrote)
-        mean = jnp.einsum("ns,nsd->nd", jax.nn.softmax(scores, axis=-1), e)
-        return mean @ self.W_OV_2.T @ fixed.U.T
+        looks = jax.nn.softmax(jnp.where(past, tables["W_KQ^1"], -jnp.inf), axis=-1)
+        met = jnp.take_along_axis(
+            tables["W_KQ^2"][tokens[:, -1]], tokens, axis=1
+        )  # the query with each token by itself
+        beta = jax.nn.softmax(met @ looks.T, axis=-1)
+        share = jnp.zeros((n, len(fixed.E))).at[jnp.arange(n)[:, None], tokens].add(beta)  # of each token in the sum
+        return share @ tables["W_OV^2"].T
+
+    def tables(self, fixed: Setting) -> dict[str, Float[Array, "_ _"]]:
+        """What each matrix says of all pairs: u_k^T W_OV^2 e_j, e_q^T W_KQ^2 W_OV^1 e_j, p_s^T W_KQ^1 p_r. The model
+        needs nothing else, so that a wide one costs little more than a narrow one."""
+        return {
+            "W_OV^2": fixed.U @ self.W_OV_2 @ fixed.E.T,
+            "W_KQ^2": fixed.E @ self.W_KQ_2 @ fixed.W_OV_1 @ fixed.E.T,
+            "W_KQ^1": fixed.P @ self.W_KQ_1 @ fixed.P.T,
+        }
 
     def probes(self, fixed: Setting) -> dict[str, Float[Array, ""]]:
         """The share of its associations that each matrix recalls. Of positions those that can hold an output: the last
@@ -91,23 +101,27 @@ class Head(eqx.Module):
 
 
 def sequences(
-    n: int, T: int, log_pi: Float[Array, "N N"], *, key: PRNGKeyArray
+    n: int, T: int, pi: Float[Array, "N N"], *, key: PRNGKeyArray
 ) -> tuple[Int[Array, "n T"], Int[Array, " n"]]:
-    """Sequences and their answers. ``log_pi``: of the next token after each, which is never the trigger; all equal in
-    the simplified setting."""
-    N = len(log_pi)
+    """Sequences and their answers. ``pi``: the probabilities of the next token after each, given that it is not the
+    trigger; all equal in the simplified setting."""
+    N, below = len(pi), jnp.cumsum(pi, axis=1)
     k_q, k_o, k_at, k_first, k_rest = jax.random.split(key, 5)
     q, at = jax.random.randint(k_q, (n,), 0, N), jax.random.randint(k_at, (n,), 0, T - 2)
     o = (q + jax.random.randint(k_o, (n,), 1, N)) % N  # another token than the trigger
 
     def step(z: Int[Array, " n"], now: tuple[Array, Array]) -> tuple[Int[Array, " n"], Int[Array, " n"]]:
-        t, k = now
-        free = jax.random.categorical(k, jnp.where(jnp.arange(N) == q[:, None], -jnp.inf, log_pi[z]))
+        t, u = now
+        p_q = pi[z, q]
+        u = u * (below[z, -1] - p_q)  # by the inverse of the distribution function, with the trigger's part cut out
+        u = jnp.where(u < below[z, q] - p_q, u, u + p_q)
+        free = jnp.minimum((below[z] <= u[:, None]).sum(axis=1), N - 1)
+        free = jnp.where(free == q, (q + 1) % N, free)  # at the edge of the cut, by rounding
         token = jnp.where((t == at) | (t == T - 1), q, jnp.where(t == at + 1, o, free))
         return token, token
 
     start = jax.random.randint(k_first, (n,), 0, N)
-    _, columns = jax.lax.scan(step, start, (jnp.arange(T), jax.random.split(k_rest, T)))
+    _, columns = jax.lax.scan(step, start, (jnp.arange(T), jax.random.uniform(k_rest, (T, n))))
     return columns.T, o
 
 
@@ -121,6 +135,11 @@ def gradient(head: Head, fixed: Setting, tokens: Int[Array, "n T"], answers: Int
     return jax.grad(loss)(head)
 
 
+@eqx.filter_jit
+def _draw(n: int, T: int, pi: Float[Array, "N N"], key: PRNGKeyArray) -> tuple[Int[Array, "n T"], Int[Array, " n"]]:
+    return sequences(n, T, pi, key=key)
+
+
 class Steps(NamedTuple):
     """Step sizes, in the order of the steps."""
 
@@ -130,19 +149,18 @@ class Steps(NamedTuple):
 
 
 def three_steps(
-    fixed: Setting, steps: Steps, n_samples: int, *, key: PRNGKeyArray, log_pi: Float[Array, "N N"] | None = None
+    fixed: Setting, steps: Steps, n_samples: int, *, key: PRNGKeyArray, pi: Float[Array, "N N"] | None = None
 ) -> Head:
     """The head after one step on each matrix, each on the mean gradient over ``n_samples`` fresh sequences."""
     check_positive(n_samples=n_samples)
     N, T = len(fixed.E), len(fixed.P)
-    log_pi = jnp.zeros((N, N)) if log_pi is None else log_pi
-    draw = eqx.filter_jit(lambda key, log_pi, n: sequences(n, T, log_pi, key=key))
+    pi = jnp.full((N, N), 1 / N) if pi is None else pi
     head = Head.zeros(fixed)
     for name in ORDER:
         total, done = jnp.zeros_like(getattr(head, name)), 0
         while done < n_samples:
             n = min(BLOCK, n_samples - done)
-            tokens, answers = draw(fold(key, name, done), log_pi, n)
+            tokens, answers = _draw(n, T, pi, fold(key, name, done))
             total += n * getattr(gradient(head, fixed, tokens, answers), name)
             done += n
         moved = getattr(head, name) - getattr(steps, name) * total / n_samples
@@ -150,8 +168,13 @@ def three_steps(
     return head
 
 
-def accuracy(head: Head, fixed: Setting, n: int, *, key: PRNGKeyArray) -> float:
-    """The share of n fresh sequences, all uniform, whose output it predicts."""
+def accuracy(head: Head, fixed: Setting, n: int, *, key: PRNGKeyArray, pi: Float[Array, "N N"] | None = None) -> float:
+    """The share of n fresh sequences whose output it predicts."""
     N, T = len(fixed.E), len(fixed.P)
-    tokens, answers = sequences(n, T, jnp.zeros((N, N)), key=key)
-    return float(np.asarray(head.logits(fixed, tokens).argmax(axis=1) == answers).mean())
+    tokens, answers = _draw(n, T, jnp.full((N, N), 1 / N) if pi is None else pi, key)
+    return float(np.asarray(_predicted(head, fixed, tokens) == answers).mean())
+
+
+@eqx.filter_jit
+def _predicted(head: Head, fixed: Setting, tokens: Int[Array, "n T"]) -> Int[Array, " n"]:
+    return head.logits(fixed, tokens).argmax(axis=1)

@@ -1,0 +1,111 @@
+"""Faults that the claims on first gradient steps have to see."""
+
+from mutants.harness import Mutant
+
+STUDY, CLOSED = "studies/context/test_first_steps.py", "theory/test_first_steps.py"
+THREE, BIGRAMS, COUNTED = "dynamics/test_three_steps.py", "dynamics/test_global_bigrams.py", "theory/test_samples.py"
+MUTANTS = (
+    Mutant(
+        "three steps: what layer 1 writes is not causal",
+        "dynamics/three_steps.py",
+        "past = jnp.tril(jnp.ones((T, T), bool))",
+        "past = jnp.ones((T, T), bool)",
+        claims=("three-steps@quick",),
+        tests=(THREE, CLOSED),
+    ),
+    Mutant(
+        "three steps: the steps go uphill",
+        "dynamics/three_steps.py",
+        "getattr(head, name) - getattr(steps, name) * total / n_samples",
+        "getattr(head, name) + getattr(steps, name) * total / n_samples",
+        claims=("three-steps@quick",),
+        tests=(THREE,),
+    ),
+    Mutant(
+        "three steps: the output stands before its trigger",
+        "dynamics/three_steps.py",
+        "jnp.where(t == at + 1, o, free)",
+        "jnp.where(t == at - 1, o, free)",
+        claims=("three-steps@quick",),
+        tests=(THREE,),
+    ),
+    Mutant(
+        "three steps: other tokens may be the trigger",
+        "dynamics/three_steps.py",
+        "p_q = pi[z, q]",
+        "p_q = 0 * pi[z, q]",
+        tests=(THREE,),
+    ),
+    Mutant(
+        "closed forms: shares over one token too many",
+        "theory/first_steps.py",
+        "return (1 + (T - 3) / (N - 1)) / T",
+        "return (1 + (T - 3) / (N - 1)) / (T + 1)",
+        claims=("three-steps@quick",),
+        tests=(CLOSED,),
+    ),
+    Mutant(
+        "closed forms: the trigger is counted once at the end",
+        "theory/first_steps.py",
+        "((s >= at).astype(float) + (s == T - 1)) / (s + 1)",
+        "(s >= at).astype(float) / (s + 1)",
+        claims=("three-steps@quick",),
+        tests=(CLOSED,),
+    ),
+    Mutant(
+        "noisy inputs: labels are those of the positions",
+        "dynamics/noisy_inputs.py",
+        "y = jnp.repeat(jnp.arange(N), T)",
+        "y = jnp.tile(jnp.arange(N), T)",
+        claims=("noisy-inputs@quick",),
+        tests=("dynamics/test_noisy_inputs.py",),
+    ),
+    Mutant(
+        "noisy inputs: the loss is summed and not a mean",
+        "dynamics/noisy_inputs.py",
+        "optax.softmax_cross_entropy_with_integer_labels(x @ (U @ W).T, y).mean()",
+        "optax.softmax_cross_entropy_with_integer_labels(x @ (U @ W).T, y).sum()",
+        claims=("noisy-inputs@quick",),
+        tests=("dynamics/test_noisy_inputs.py",),
+    ),
+    Mutant(
+        "noisy inputs: different embeddings scatter twice as much",
+        "theory/first_steps.py",
+        "fourth, some = 1 + 2 / d, 1 / d",
+        "fourth, some = 1 + 2 / d, 2 / d",
+        claims=("noisy-inputs@quick",),
+        tests=(CLOSED,),
+    ),
+    Mutant(
+        "global bigrams: attention reads the trigger too",
+        "dynamics/global_bigrams.py",
+        '"attention": tokens[:, :-1]',
+        '"attention": tokens',
+        claims=("global-bigrams@quick",),
+        tests=(BIGRAMS,),
+    ),
+    Mutant(
+        "global bigrams: the token follows always",
+        "dynamics/global_bigrams.py",
+        "jax.random.bernoulli(k_tau, alpha, (n,))",
+        "jax.random.bernoulli(k_tau, 1.0, (n,))",
+        claims=("global-bigrams@quick",),
+        tests=(BIGRAMS,),
+    ),
+    Mutant(
+        "global bigrams: padding counts as samples",
+        "dynamics/global_bigrams.py",
+        "(jnp.arange(most) < n).astype(jnp.float32)",
+        "(jnp.arange(most) >= 0).astype(jnp.float32)",
+        claims=("global-bigrams@quick",),
+        tests=(BIGRAMS,),
+    ),
+    Mutant(
+        "global bigrams: counted as if ties were right",
+        "theory/samples.py",
+        "stay = np.cumsum(sums, axis=1) - sums",
+        "stay = np.cumsum(sums, axis=1)",
+        claims=("global-bigrams@quick",),
+        tests=(COUNTED, BIGRAMS),
+    ),
+)
