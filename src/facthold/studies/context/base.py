@@ -15,10 +15,12 @@ from facthold.train.protocols import OPTIMISERS, Protocol
 if TYPE_CHECKING:
     from facthold.context.sequences import BigramTask
     from facthold.models.causal import CausalTransformer
+    from facthold.train.engine import Run
 
 PARTS = ("W_KQ^1", "W_OV^1", "F^1", "W_KQ^2", "W_OV^2", "F^2", "embeddings")
 MEMORIES = ("W_KQ^1", "W_KQ^2", "W_OV^2")  # the three that the slides train
 FEED_FORWARD = ("none", "linear", "relu")
+RECIPES = ("outer products", "solved")  # of heads that are built
 JUDGED = 512  # sequences that a finished model is judged on, other ones than those of training and its evaluations
 BLOCK = 32  # sequences asked at a time
 
@@ -51,53 +53,54 @@ class BigramCell(Cell):
 
     def judged(self, model: Any) -> Result:
         """Accuracy on fresh sequences, its standard error over them, and what the baselines have right of the same."""
-        import equinox as eqx
-        import jax.numpy as jnp
-
-        from facthold.context.baselines import baselines
         from facthold.context.bigrams import Bigrams
+        from facthold.measure.in_context import Exam
 
-        task, pi_b = self.task(), jnp.asarray(Bigrams.shipped().pi_b, jnp.float32)
-        draw = eqx.filter_jit(lambda task, key: task.draw(BLOCK, key=key))
-        hits, asked, rules = [], [], []
-        for i in range(JUDGED // BLOCK):
-            sequences = draw(task, derive("judged", self.seed, self.K, self.T, int(self.random), i))
-            right = eqx.filter_jit(lambda model, tokens: model(tokens).argmax(axis=-1))(model, sequences.tokens)
-            counted = np.asarray(sequences.counted)[:, 1:]
-            hits.append(((np.asarray(right)[:, :-1] == np.asarray(sequences.tokens)[:, 1:]) & counted).sum(axis=1))
-            asked.append(counted.sum(axis=1))
-            rules.append({name: float(value) for name, value in baselines(sequences, pi_b).items()})
-        n, of = np.concatenate(hits), np.concatenate(asked)
-        accuracy = n.sum() / of.sum()
-        error = np.sqrt(((n - accuracy * of) ** 2).sum()) / of.sum()  # of a ratio, over sequences
-        weights = [count.sum() for count in asked]
-        return {
-            "accuracy": float(accuracy), "accuracy_error": float(error), "judged": int(of.sum()),
-            "baselines": {name: float(np.average([r[name] for r in rules], weights=weights)) for name in rules[0]},
-        }  # fmt: skip
+        about = self.seed, self.K, self.T, int(self.random)
+        exam = Exam(self.task(), tuple(derive("judged", *about, i) for i in range(JUDGED // BLOCK)), BLOCK)
+        accuracy, error, judged = exam.accuracy(model)
+        rules = exam.rules(Bigrams.shipped().pi_b)
+        return {"accuracy": accuracy, "accuracy_error": error, "judged": judged, "baselines": rules}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltHead(BigramCell):
-    """The construction of the slides, and how well it does."""
+    """A head that is built, from outer products as on the slides or by convex solves, and how well it does."""
 
     kind: ClassVar[str] = "built-head"
+    version: ClassVar[int] = 2
 
-    c: Positive = 30.0  # the inverse temperature
+    recipe: Annotated[str, OneOf(RECIPES)] = RECIPES[0]
+    c: Positive = 30.0  # the inverse temperature of outer products
     silent_first: bool = True
+
+    @property
+    def cost(self) -> float:
+        return 3 + 1e-4 * self.T * self.d * (1 if self.recipe == "solved" else 0.1)
+
+    def model(self) -> "CausalTransformer":
+        from facthold.construct.induction import induction_head
+        from facthold.construct.induction_solved import solved_head
+
+        task, key = self.task(), derive("induction", self.seed, self.d)
+        if self.recipe == "solved":
+            return solved_head(task, self.d, key=key, silent_first=self.silent_first)
+        triggers = self.triggers()
+        return induction_head(task.N, self.T, self.d, triggers, key=key, c=self.c, silent_first=self.silent_first)
+
+    def triggers(self) -> np.ndarray:
+        task = self.task()
+        return np.arange(task.N) if task.fixed is None else np.asarray(task.fixed)
 
     def run(self) -> Result:
         import jax.numpy as jnp
 
-        from facthold.construct.induction import induction_head
         from facthold.measure.probes import probes
+        from facthold.studies.context.looking import looked, mistakes
 
-        task = self.task()
-        triggers = np.arange(task.N) if task.fixed is None else np.asarray(task.fixed)
-        key = derive("induction", self.seed, self.d)
-        model = induction_head(task.N, self.T, self.d, triggers, key=key, c=self.c, silent_first=self.silent_first)
-        found = probes(model, jnp.asarray(triggers))
-        return self.judged(model) | {"probes": {name: float(value) for name, value in found.items()}}
+        model = self.model()
+        found = {name: float(value) for name, value in probes(model, jnp.asarray(self.triggers())).items()}
+        return {**self.judged(model), **mistakes(self, model), **looked(self, model), "probes": found}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +157,12 @@ class TrainedHead(BigramCell):
             lambda m: [layer.F for layer in m.layers], model, memories, is_leaf=lambda x: x is None
         )  # fmt: skip
 
-    def run(self) -> Result:
+    def taught(self) -> "BigramTask":
+        """The sequences that it is trained on."""
+        return self.task()
+
+    def learnt(self) -> "tuple[Run, CausalTransformer]":
+        """How training went, and the whole model that came of it."""
         import equinox as eqx
 
         from facthold.models.causal import split
@@ -163,9 +171,16 @@ class TrainedHead(BigramCell):
 
         parts = [name for name in self.trained if self.layers == 2 or not name.endswith("^2")]
         model, fixed = split(self.start(), parts)
-        task = PredictInContext.of(self.task(), fixed, batch=self.batch, everywhere=self.everywhere)
+        task = PredictInContext.of(self.taught(), fixed, batch=self.batch, everywhere=self.everywhere)
         (run,) = fit([Member(model, task, derive("train", self.kind, self.seed))], self.training)
+        return run, eqx.combine(run.model, fixed)
+
+    def curves(self, run: "Run") -> dict[str, list[float]]:
+        """Accuracy and probes along training."""
         steps = self.check_every * np.arange(1, len(run.curve) + 1)
-        curves = {"steps": steps, "accuracy": run.curve} | run.seen
-        found = {name: np.asarray(values, float).tolist() for name, values in curves.items()}
-        return {"status": run.status, **self.judged(eqx.combine(run.model, fixed)), "curves": found}
+        seen = {"steps": steps, "accuracy": run.curve} | run.seen
+        return {name: np.asarray(values, float).tolist() for name, values in seen.items()}
+
+    def run(self) -> Result:
+        run, model = self.learnt()
+        return {"status": run.status, **self.judged(model), "curves": self.curves(run)}
