@@ -1,6 +1,6 @@
 """All deliberate faults. A new one is an entry in the file of its part; `python tests/mutants/run.py NAME` tries it."""
 
-from mutants import constructions, knowledge, learning, ledger, measures
+from mutants import constructions, context_heads, knowledge, learning, ledger, measures
 from mutants.harness import AnyMutant, Mutant
 
 MUTANTS: tuple[AnyMutant, ...] = (
@@ -8,6 +8,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *knowledge.MUTANTS,
     *measures.MUTANTS,
     *learning.MUTANTS,
+    *context_heads.MUTANTS,
     *ledger.MUTANTS,
 )
 

@@ -110,9 +110,9 @@ def _attending(x: Float[Array, "n T d"], wanted: Wanted, iterations: int) -> Flo
 
 
 def _attention_loss(W: Array, queries: Array, keys: Array, good: Array, bad: Array, weight: Array) -> Array:
-    """At least -log of the share of attention that goes to good positions and not to bad ones. With one good position
-    it is that, the cross entropy; with n it has the mean of their scores + log n in place of log sum exp, which is more:
-    so that it is convex."""
+    """At least -log of the share that good positions have of the attention to good and bad ones. With one good position
+    it is that, the cross entropy. With n of them it has log n + the mean of their scores in place of log sum exp: that
+    is less, so that the loss is more, and it is convex."""
     scores = jnp.einsum("nqd,nsd->nqs", queries @ W, keys)
     n = jnp.maximum(good.sum(axis=-1), 1)
     ours = jnp.where(good, scores, 0.0).sum(axis=-1) / n + jnp.log(n)
@@ -120,9 +120,7 @@ def _attention_loss(W: Array, queries: Array, keys: Array, good: Array, bad: Arr
     return (weight * jax.nn.softplus(theirs - ours)).sum() + RIDGE * len(W) * (W**2).mean()
 
 
-def _reading(
-    model: CausalTransformer, sequences: Sequences, key: PRNGKeyArray, iterations: int
-) -> Float[Array, "d d"]:
+def _reading(model: CausalTransformer, sequences: Sequences, key: PRNGKeyArray, iterations: int) -> Float[Array, "d d"]:
     """The W_OV^2 of least cross entropy of the outputs, given where layer 2 looks."""
     (first, second), d = model.layers, model.d
     at, counted = _some(sequences.told.any(axis=2), ROWS // 2, key)

@@ -1,4 +1,4 @@
-"""Where the heads of a model look on the bigram task: at the previous token, and at what stood after the same trigger."""
+"""Where the heads of a model look on the bigram task: at the previous token, at what stood after the same trigger."""
 
 from typing import Any, NamedTuple
 
@@ -60,8 +60,8 @@ def shown(task: BigramTask, length: int, *, key: Array, among: int = 64) -> Sequ
 
 
 def maps(model: Any, sequence: Sequences, length: int) -> list[list[list[float]]]:
-    """The attention of each of the first tokens of one sequence to those up to it, in each layer, rounded. Of several heads the one that has
-    most on the previous token (first layer) or on what stood after the same trigger (last layer)."""
+    """The attention of each of the first tokens of one sequence to those up to it, in each layer, rounded. Of several
+    heads the one that has most on the previous token (first layer) or on what stood after the same trigger (others)."""
     betas, told = attentions(model, sequence), sequence.told
     chosen = []
     for i, beta in enumerate(betas):

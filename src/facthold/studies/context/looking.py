@@ -13,8 +13,8 @@ SHOWN = 48  # tokens of the sequence that is shown
 
 
 def looked(cell: BigramCell, model: Any) -> Result:
-    """``looks``, layer by layer (`measure.looks.Looks`), and ``map``: the tokens of the sequence that is shown, which of
-    them the context tells, and the attention of each layer from each to those up to it."""
+    """``looks``, layer by layer (`measure.looks.Looks`), and ``map``: the tokens of the sequence that is shown, which
+    of them the context tells, and the attention of each layer from each to those up to it."""
     from facthold.context.bigrams import Bigrams
     from facthold.measure.looks import looks, maps, shown
 
@@ -31,8 +31,8 @@ def looked(cell: BigramCell, model: Any) -> Result:
 
 
 def mistakes(cell: BigramCell, model: Any) -> Result:
-    """Outputs that it misses, of those that it is judged on; at how many of these the trigger that is asked about stands
-    at position 0 too, and at how many of all."""
+    """Outputs that it misses, of those that it is judged on; at how many of these the trigger that is asked about
+    stands at position 0 too, and at how many of all."""
     import equinox as eqx
 
     from facthold.measure.in_context import Exam
