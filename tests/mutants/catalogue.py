@@ -2,6 +2,7 @@
 
 from mutants import (
     constructions,
+    context_heads,
     context_steps,
     context_truncation,
     context_words,
@@ -17,6 +18,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *knowledge.MUTANTS,
     *measures.MUTANTS,
     *learning.MUTANTS,
+    *context_heads.MUTANTS,
     *ledger.MUTANTS,
     *context_steps.MUTANTS,
     *context_truncation.MUTANTS,

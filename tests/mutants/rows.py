@@ -151,3 +151,30 @@ def late(row: Row) -> Row:
 def uncut(row: Row) -> Row:
     """Truncated models that do what the full one does."""
     return row | {"truncated": [one | row["full"] for one in row["truncated"]]}
+
+
+def more_right(row: Row) -> Row:
+    """Ten points more are right."""
+    return row | {"accuracy": row["accuracy"] + 0.1}
+
+
+def less_right(row: Row) -> Row:
+    """Ten points fewer are right."""
+    return row | {"accuracy": row["accuracy"] - 0.1}
+
+
+def early_first(row: Row) -> Row:
+    """The probe of W_KQ^1 is at its end from the first evaluation on."""
+    curve = row["curves"]["W_KQ^1"]
+    return row | {"curves": row["curves"] | {"W_KQ^1": [curve[-1]] * len(curve)}}
+
+
+def late_second(row: Row) -> Row:
+    """The probe of W_KQ^2 is zero before the last evaluation."""
+    curve = row["curves"]["W_KQ^2"]
+    return row | {"curves": row["curves"] | {"W_KQ^2": [0.0] * (len(curve) - 1) + [1.0]}}
+
+
+def staged_as_good(row: Row) -> Row:
+    """What was trained in stages has everything right."""
+    return row | ({"accuracy": 1.0} if "stages" in row else {})

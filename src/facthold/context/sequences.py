@@ -34,6 +34,16 @@ class Sequences(NamedTuple):
         """Tokens that the context tells: outputs from the second occurrence of their trigger on."""
         return self.outputs & (self.before > 0)
 
+    @property
+    def told(self) -> Bool[Array, "n T T"]:
+        """Of each position t that holds a trigger, and after which the context tells the output, the positions s <= t
+        that hold it: those after the trigger's earlier occurrences."""
+        tokens, T = self.tokens, self.tokens.shape[1]
+        asks = jnp.concatenate([self.counted[:, 1:], jnp.zeros_like(self.counted[:, :1])], axis=1)
+        after_same = jnp.concatenate([jnp.full_like(tokens[:, :1], -1), tokens[:, :-1]], axis=1)
+        same = tokens[:, :, None] == after_same[:, None, :]
+        return same & np.tril(np.ones((T, T), bool)) & asks[:, :, None]
+
 
 class BigramTask(eqx.Module):
     """Sequences of T tokens with K triggers: ``fh.BigramTask.of(fh.Bigrams.shipped()).draw(8, key=key)``.

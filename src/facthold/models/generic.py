@@ -65,6 +65,10 @@ class GenericTransformer(eqx.Module):
         x = x if at is None else jnp.take_along_axis(x, at[..., None], axis=1)
         return jax.vmap(jax.vmap(self.norm))(x) @ self.U.T
 
+    def logits(self, tokens: Int[Array, " T"], at: Int[Array, " q"]) -> Float[Array, "q N"]:
+        """Of the token after these positions of one sequence."""
+        return self(tokens[None], at[None])[0]
+
     def streams(self, tokens: Int[Array, "n T"]) -> list[Float[Array, "n T d"]]:
         """The residual stream before each block, and after the last."""
         xs = [self.E[tokens] + self.P[: tokens.shape[1]]]

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from facthold._util.errors import check_positive
 from facthold.context.sequences import BigramTask, Sequences
 from facthold.measure.probes import probes
-from facthold.models.causal import CausalTransformer, Tables, moved
+from facthold.models.causal import CausalTransformer, moved
 from facthold.train.tasks import Task
 
 BATCH = 32  # sequences in a step
@@ -30,19 +30,19 @@ def cross_entropy(
     return -(weights * jnp.take_along_axis(log_p, targets[..., None], axis=-1)[..., 0]).sum()
 
 
-def by_sequence(tables: Tables, needed: Any, asked: Asked) -> Float[Array, ""]:
+def by_sequence(tables: Any, needed: Any, asked: Asked) -> Float[Array, ""]:
     """The cross entropy over all sequences, whose gradient is computed along with it, a sequence at a time: attention
     matrices of a batch would not stay in the cache between the passes. ``needed``: arrays that get a gradient."""
     varied, rest = eqx.partition(tables, needed)
 
-    def one(varied: Tables, tokens: Array, at: Array, targets: Array, weights: Array) -> Float[Array, ""]:
+    def one(varied: Any, tokens: Array, at: Array, targets: Array, weights: Array) -> Float[Array, ""]:
         return cross_entropy(eqx.combine(varied, rest).logits(tokens, at), targets, weights)
 
     return _summed(one)(varied, asked)
 
 
-def _summed(one: Callable[..., Float[Array, ""]]) -> Callable[[Tables, Asked], Float[Array, ""]]:
-    def forward(varied: Tables, asked: Asked) -> tuple[Float[Array, ""], Tables]:
+def _summed(one: Callable[..., Float[Array, ""]]) -> Callable[[Any, Asked], Float[Array, ""]]:
+    def forward(varied: Any, asked: Asked) -> tuple[Float[Array, ""], Any]:
         def add(total: Any, now: Any) -> tuple[Any, None]:
             return jax.tree.map(jnp.add, total, jax.value_and_grad(one)(varied, *now)), None
 
@@ -50,7 +50,7 @@ def _summed(one: Callable[..., Float[Array, ""]]) -> Callable[[Tables, Asked], F
         return lax.scan(add, zero, asked)[0]
 
     @jax.custom_vjp
-    def total(varied: Tables, asked: Asked) -> Float[Array, ""]:
+    def total(varied: Any, asked: Asked) -> Float[Array, ""]:
         return forward(varied, asked)[0]
 
     total.defvjp(forward, lambda gradient, g: (jax.tree.map(lambda x: g * x, gradient), None))
@@ -85,8 +85,7 @@ class PredictInContext(Task):
         if isinstance(whole, CausalTransformer):
             tables = whole.tables
             return by_sequence(tables, moved(model, tables), asked)
-        tokens, at, targets, weights = asked
-        return cross_entropy(whole(tokens, at), targets, weights)
+        return by_sequence(whole, jax.tree.map(eqx.is_inexact_array, whole), asked)
 
     def asked(self, sequences: Sequences, *, key: PRNGKeyArray) -> Asked:
         """Where the next token is predicted, and what it counts: all alike. Of outputs a random choice, where there are

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PARTS = ("W_KQ^1", "W_OV^1", "F^1", "W_KQ^2", "W_OV^2", "F^2", "embeddings")
 MEMORIES = ("W_KQ^1", "W_KQ^2", "W_OV^2")  # the three that the slides train
 FEED_FORWARD = ("none", "linear", "relu")
+RECIPES = ("outer products", "solved")  # of heads that are built
 JUDGED = 512  # sequences that a finished model is judged on, other ones than those of training and its evaluations
 BLOCK = 32  # sequences asked at a time
 
@@ -64,25 +65,42 @@ class BigramCell(Cell):
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltHead(BigramCell):
-    """The construction of the slides, and how well it does."""
+    """A head that is built, from outer products as on the slides or by convex solves, and how well it does."""
 
     kind: ClassVar[str] = "built-head"
+    version: ClassVar[int] = 2
 
-    c: Positive = 30.0  # the inverse temperature
+    recipe: Annotated[str, OneOf(RECIPES)] = RECIPES[0]
+    c: Positive = 30.0  # the inverse temperature of outer products
     silent_first: bool = True
+
+    @property
+    def cost(self) -> float:
+        return 3 + 1e-4 * self.T * self.d * (1 if self.recipe == "solved" else 0.1)
+
+    def model(self) -> "CausalTransformer":
+        from facthold.construct.induction import induction_head
+        from facthold.construct.induction_solved import solved_head
+
+        task, key = self.task(), derive("induction", self.seed, self.d)
+        if self.recipe == "solved":
+            return solved_head(task, self.d, key=key, silent_first=self.silent_first)
+        triggers = self.triggers()
+        return induction_head(task.N, self.T, self.d, triggers, key=key, c=self.c, silent_first=self.silent_first)
+
+    def triggers(self) -> np.ndarray:
+        task = self.task()
+        return np.arange(task.N) if task.fixed is None else np.asarray(task.fixed)
 
     def run(self) -> Result:
         import jax.numpy as jnp
 
-        from facthold.construct.induction import induction_head
         from facthold.measure.probes import probes
+        from facthold.studies.context.looking import looked, mistakes
 
-        task = self.task()
-        triggers = np.arange(task.N) if task.fixed is None else np.asarray(task.fixed)
-        key = derive("induction", self.seed, self.d)
-        model = induction_head(task.N, self.T, self.d, triggers, key=key, c=self.c, silent_first=self.silent_first)
-        found = probes(model, jnp.asarray(triggers))
-        return self.judged(model) | {"probes": {name: float(value) for name, value in found.items()}}
+        model = self.model()
+        found = {name: float(value) for name, value in probes(model, jnp.asarray(self.triggers())).items()}
+        return {**self.judged(model), **mistakes(self, model), **looked(self, model), "probes": found}
 
 
 @dataclass(frozen=True, kw_only=True)
