@@ -150,8 +150,8 @@ def row(right: float, right_cut: float, noise: float, noise_cut: float) -> Row:
     rest = {"margin": 0.0, "accuracy": 0.5, "looks": 0.9, "looks_evenly": 0.1}
     cut = {"p_right": right_cut, "p_noise": noise_cut, **rest}
     return {
-        "started": "public", "optimiser": "sgd", "full": {"p_right": right, "p_noise": noise, **rest}, "d": 64, "shares": [0.0],
-        "cuts": ["F^2"], "truncated": [{"cut": "F^2", "share": 0.0, "r": 0, "saved": 10, **cut}],
+        "started": "public", "optimiser": "sgd", "full": {"p_right": right, "p_noise": noise, **rest}, "d": 64,
+        "shares": [0.0], "cuts": ["F^2"], "truncated": [{"cut": "F^2", "share": 0.0, "r": 0, "saved": 10, **cut}],
     }  # fmt: skip
 
 
