@@ -182,13 +182,13 @@ def test_no_text_and_a_folder_are_one_line(command: tuple[str, ...], folder: Pat
         (["--steps", "0"], "--steps 0 must be at least 1"),
         (["--steps", "10000000"], "--steps 10000000 must be at most 1000000"),
         (["--steps", "1000000", "--batch", "20000", "-d", "512"], "days here, or more; lower --steps"),
-        (["--steps", "1.5"], "'1.5' is not a valid int"),
+        (["--steps", "1.5"], "--steps': Input should be a valid integer"),
         (["--lr", "nan"], "--lr nan must be a finite number"),
         (["--lr", "-1"], "--lr -1.0 must be at least 1e-12 and at most 1e+06"),
         (["--triggers", "aé"], "'é' is not among the 14 characters of the text; take some of those"),
         (["--triggers", "aa"], "must be different characters"),
         (["--triggers", ""], "must be different characters"),
-        (["--triggers", "a", "-K", "2"], "-K 2 and 1 triggers are not the same; leave out -K"),
+        (["--triggers", "a", "-K", "2"], "-K 2 is not the number of --triggers a; leave out one of the two"),
         (["--triggers", "a", "--random"], "take one of the two"),
         (["--built", "--steps", "5"], "--steps 5 is about training, and does not go with --built"),
         (["--built", "--lr", "1"], "--lr 1.0 is about training, and does not go with --built"),
@@ -210,7 +210,7 @@ def test_what_cannot_be_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--prompt", "caféte"], "'é' in 'caféte' is not among the 14 characters that the model knows"),
+        (["--prompt", "caté"], "'é' in 'caté' is not among the 14 characters that the model knows"),
         (["--prompt", "t" * 49], "a sequence of 49 characters cannot be asked; the model takes 1 to 48"),
         (["--prompt", ""], "a sequence of 0 characters cannot be asked"),
         (["--built"], "--built does not go with --model"),
@@ -266,6 +266,7 @@ def few_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("facthold.studies.learning.animation.AT_END", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_frames")
 def test_a_run_is_a_line_for_each_stage_a_table_and_pictures(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

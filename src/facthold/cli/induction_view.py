@@ -51,13 +51,13 @@ def say_found(a: dict[str, Any]) -> None:
     triggers = "other triggers in each sequence"
     if a["triggers"] is not None:
         triggers = "triggers " + " ".join(map(named, a["triggers"]))
-    how = "built from the three memories of the slides"
-    if not a["built"]:
-        how = f"trained {a['steps']} steps of {count(a['batch'], 'sequence')}, lr {a['lr']:g}"
     took = f" in {a['seconds']:.0f} s" if "seconds" in a else ""
+    how = f"built{took} from the three memories of the slides"
+    if not a["built"]:
+        how = f"trained{took}, {a['steps']} steps of {count(a['batch'], 'sequence')}, lr {a['lr']:g}"
     paragraph(
         f"{a['text']}: {a['characters']:,} characters, {a['N']} different; K={a['K']}, {triggers}\n"
-        f"two layers of attention, d={a['d']}, T={a['T']}: {how}{took}\n"
+        f"two layers of attention, d={a['d']}, T={a['T']}: {how}\n"
         f"right: {a['accuracy']:.1%} +- {a['accuracy_error']:.1%} of {a['judged']:,} outputs in fresh sequences that "
         "the context tells"
     )

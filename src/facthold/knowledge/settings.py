@@ -46,7 +46,7 @@ class Settings:
                 "take one of the two"
             )
         if self.triggers is not None and self.K not in (None, len(self.triggers)):
-            raise ValueError(f"K={self.K} and {len(self.triggers)} triggers are not the same; leave out K")
+            raise ValueError(f"K={self.K} is not the number of triggers={self.triggers!r}; leave out one of the two")
 
     @property
     def dimension(self) -> int:
