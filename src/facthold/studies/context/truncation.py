@@ -13,7 +13,8 @@ from facthold.studies.context.noisy import NoisyHead, at, changes
 from facthold.studies.judging import all_of, fresh_seeds, grouped
 
 LAST = "F^2"  # the slides: ablating late-layer MLPs changes the prediction from global to in-context
-DROPPED = 0.0
+DROPPED, TENTH = 0.0, 0.1
+MEMORY = ("F^2", "F.W^2", "F.V^2")
 LEAST = 1e-3  # what counts as a change of a probability at all: rounding makes none of this size
 DRAWN = ("F^2", "F.W^2", "F.V^2", "F^1", "F^1+F^2", "W_OV^2", "W_KQ^2")
 PANELS = {
@@ -46,12 +47,12 @@ PRESETS = {
 
 
 def cells(grid: Grid) -> list[Cell]:
-    own = [NoisyHead.of(grid, seed=seed) for seed in grid.seeds]
-    return own + [
+    adam = [
         NoisyHead.of(grid, seed=seed, optimiser="adam", lr=lr, decay=True, started=started, scaled=started == "public")
         for started, lr in grid.adam
         for seed in grid.adam_seeds
     ]
+    return [*(NoisyHead.of(grid, seed=seed) for seed in grid.seeds), *adam]
 
 
 def protocol(row: Values) -> str:
@@ -86,18 +87,18 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
 
 
 def says(rows: Sequence[Values]) -> list[str]:
-    """The full model and each part that is dropped or cut to a tenth of d; what the factors would save."""
+    """The full model and each part that is dropped, memories also at a tenth of d; of Adam's the last memory alone."""
     lines = []
     for how, group in sorted(grouped(sound(rows), protocol).items(), reverse=True):
         full = {name: fmean(r["full"][name] for r in group) for name in ("p_right", "p_noise", "margin", "looks")}
         lines.append(f"{how}: " + _words("nothing truncated", full))
-        for cut in group[0]["cuts"]:
-            for share in (DROPPED, 0.1):
-                if share in group[0]["shares"]:
-                    found = {name: fmean(at(r, cut, share, name) for r in group) for name in full}
-                    r, saved = (int(at(group[0], cut, share, name)) for name in ("r", "saved"))
-                    what = f"{cut} dropped" if not r else f"{cut} at rank {r} ({saved:+,} parameters saved)"
-                    lines.append(f"{how}: " + _words(what, found))
+        told = group[0]["cuts"] if group[0]["optimiser"] == "sgd" else (LAST,)
+        for cut, share in [(cut, DROPPED) for cut in told] + [(cut, TENTH) for cut in told if cut in MEMORY]:
+            if share in group[0]["shares"]:
+                found = {name: fmean(at(r, cut, share, name) for r in group) for name in full}
+                r, saved = (int(at(group[0], cut, share, name)) for name in ("r", "saved"))
+                what = f"{cut} at rank {r} ({saved:+,} parameters saved)" if r else f"{cut} dropped"
+                lines.append(f"{how}: " + _words(what, found))
     return lines
 
 
