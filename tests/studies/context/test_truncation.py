@@ -150,8 +150,9 @@ def row(right: float, right_cut: float, noise: float, noise_cut: float) -> Row:
     rest = {"margin": 0.0, "accuracy": 0.5, "looks": 0.9, "looks_evenly": 0.1}
     cut = {"p_right": right_cut, "p_noise": noise_cut, **rest}
     return {
-        "started": "public", "optimiser": "sgd", "full": {"p_right": right, "p_noise": noise, **rest}, "d": 64,
-        "shares": [0.0], "cuts": ["F^2"], "truncated": [{"cut": "F^2", "share": 0.0, "r": 0, "saved": 10, **cut}],
+        "started": "public", "optimiser": "sgd", "d": 64, "shares": [0.0], "cuts": ["F^2"],
+        "full": {"p_right": right, "p_noise": noise, **rest},
+        "truncated": [{"cut": "F^2", "share": 0.0, "r": 0, "saved": 10, **cut}],
     }  # fmt: skip
 
 
@@ -185,8 +186,8 @@ def test_the_claim_has_the_figure_s_cells_of_one_protocol_on_fresh_seeds() -> No
 
 
 def test_the_figure_says_what_each_cut_leaves_and_draws_it() -> None:
-    found = rows(0.3, -0.4)
+    found = rows(0.3, -0.4, 0.0)
     lines = truncation.says(found)
     assert "right 50.0%, noise token 45.0%" in lines[0]
-    assert "F^2 dropped: right 80.5%" in lines[1]
+    assert "F^2 dropped: right 80.0%, noise token 5.0%" in lines[1]
     assert len(truncation.plot(found).axes) == 3

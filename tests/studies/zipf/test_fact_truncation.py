@@ -77,7 +77,7 @@ def row(frequent: float, rare: float, seed: int) -> dict[str, Any]:
 def test_it_says_which_go_first_with_the_interval_and_what_is_saved() -> None:
     found = [row(0.6, 0.1 + e, i) for i, e in enumerate((0.0, 0.02, 0.04))]
     text = "\n".join(figure.says(found))
-    assert "mlp.V at rank 4 of 8" in text
+    assert "mlp.V at rank 4: recall 36.0%" in text
     assert "the most frequent fourth of the subjects 60.0%, the rarest fourth 12.0% (difference [+0.43, +0.53])" in text
     assert "factors save +96 of 256 parameters" in text
     assert "from rank 8 on the factors have more parameters than the matrix" in text
@@ -88,9 +88,17 @@ def test_it_says_which_go_first_with_the_interval_and_what_is_saved() -> None:
 def test_where_nothing_is_lost_it_says_so() -> None:
     kept = [row(1.0, 1.0, 0)]
     kept[0]["truncated"] = [one for one in kept[0]["truncated"] if one["r"]]
-    assert any("no rank loses more than 50%" in line for line in figure.says(kept))
+    assert any("every rank keeps 90%" in line for line in figure.says(kept))
 
 
 def test_laws_are_told_apart() -> None:
-    names = [figure.law({"alpha_s": s, "alpha_r": r}) for s, r in ((0, 0), (1, 0), (0, 1))]
-    assert names == [figure.UNIFORM, figure.SUBJECTS, figure.RELATIONS]
+    names = [figure.law({"alpha_s": s, "alpha_r": r, "d": 8}) for s, r in ((0, 0), (1, 0), (0, 1))]
+    assert names == [f"d = 8, {words}" for words in (figure.UNIFORM, figure.SUBJECTS, figure.RELATIONS)]
+
+
+def test_what_a_group_keeps_is_a_share_of_what_the_full_model_has_of_it() -> None:
+    """Facts that were not known before did not go."""
+    known = [row(0.5, 0.25, i) for i in range(3)]
+    for one in known:
+        one["truncated"][0]["by"] = (np.array(one["truncated"][0]["by"]) * [[1.0], [1.0], [1.0], [0.5]]).tolist()
+    assert "fourth of the subjects 50.0%, the rarest fourth 50.0%" in "\n".join(figure.says(known))

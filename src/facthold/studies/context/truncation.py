@@ -10,10 +10,11 @@ from facthold.lab.claim import Interval
 from facthold.lab.fields import Count, Positive, Seeds
 from facthold.measure.scaling import mean_interval
 from facthold.studies.context.noisy import NoisyHead, at, changes
-from facthold.studies.judging import all_of, fresh_seeds, grouped
+from facthold.studies.judging import all_of, grouped, seeds_at
 
 LAST = "F^2"  # the slides: ablating late-layer MLPs changes the prediction from global to in-context
-DROPPED = 0.0
+DROPPED, TENTH = 0.0, 0.1
+MEMORY = ("F^2", "F.W^2", "F.V^2")
 LEAST = 1e-3  # what counts as a change of a probability at all: rounding makes none of this size
 DRAWN = ("F^2", "F.W^2", "F.V^2", "F^1", "F^1+F^2", "W_OV^2", "W_KQ^2")
 PANELS = {
@@ -29,29 +30,29 @@ class Grid:
     seeds: Seeds
     d: Count = 64
     T: Count = 256
-    steps: Count = 400
+    steps: Count = 800
     batch: Count = 32
     check_every: Count = 50
     lr: Positive = 0.3  # of plain gradient descent: what 0.03 with momentum 0.9 comes to
     adam: tuple[tuple[str, float], ...] = (("public", 1e-3), ("slides", 3e-3))  # starts, and learning rates
-    adam_seeds: Seeds = (100,)
+    adam_seeds: Seeds = (101,)
 
 
 PRESETS = {
-    "smoke": Grid(fresh_seeds("smoke", 2), d=16, T=24, steps=40, batch=8, check_every=20,
+    "smoke": Grid(seeds_at("smoke", 2), d=16, T=24, steps=40, batch=8, check_every=20,
                   adam=(("slides", 3e-3),), adam_seeds=(0,)),
-    "quick": Grid(fresh_seeds("quick", 3)),
-    "paper": Grid(fresh_seeds("paper", 5), d=256, steps=5000, batch=512, adam_seeds=(100, 101, 102)),
+    "quick": Grid(seeds_at("quick", 3, first=101)),
+    "paper": Grid(seeds_at("paper", 5, first=101), d=256, steps=5000, batch=512, adam_seeds=(101, 102, 103)),
 }  # fmt: skip
 
 
 def cells(grid: Grid) -> list[Cell]:
-    own = [NoisyHead.of(grid, seed=seed) for seed in grid.seeds]
-    return own + [
+    adam = [
         NoisyHead.of(grid, seed=seed, optimiser="adam", lr=lr, decay=True, started=started, scaled=started == "public")
         for started, lr in grid.adam
         for seed in grid.adam_seeds
     ]
+    return [*(NoisyHead.of(grid, seed=seed) for seed in grid.seeds), *adam]
 
 
 def protocol(row: Values) -> str:
@@ -86,18 +87,18 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
 
 
 def says(rows: Sequence[Values]) -> list[str]:
-    """The full model and each part that is dropped or cut to a tenth of d; what the factors would save."""
+    """The full model and each part that is dropped, memories also at a tenth of d; of Adam's the last memory alone."""
     lines = []
     for how, group in sorted(grouped(sound(rows), protocol).items(), reverse=True):
         full = {name: fmean(r["full"][name] for r in group) for name in ("p_right", "p_noise", "margin", "looks")}
         lines.append(f"{how}: " + _words("nothing truncated", full))
-        for cut in group[0]["cuts"]:
-            for share in (DROPPED, 0.1):
-                if share in group[0]["shares"]:
-                    found = {name: fmean(at(r, cut, share, name) for r in group) for name in full}
-                    r, saved = (int(at(group[0], cut, share, name)) for name in ("r", "saved"))
-                    what = f"{cut} dropped" if not r else f"{cut} at rank {r} ({saved:+,} parameters saved)"
-                    lines.append(f"{how}: " + _words(what, found))
+        told = group[0]["cuts"] if group[0]["optimiser"] == "sgd" else (LAST,)
+        for cut, share in [(cut, DROPPED) for cut in told] + [(cut, TENTH) for cut in told if cut in MEMORY]:
+            if share in group[0]["shares"]:
+                found = {name: fmean(at(r, cut, share, name) for r in group) for name in full}
+                r, saved = (int(at(group[0], cut, share, name)) for name in ("r", "saved"))
+                what = f"{cut} at rank {r} ({saved:+,} parameters saved)" if r else f"{cut} dropped"
+                lines.append(f"{how}: " + _words(what, found))
     return lines
 
 
@@ -151,6 +152,7 @@ CLAIMS = (
         claim_cells, judge,
         "The start and the optimiser, after seeing one seed: with Adam and the start of the slides F^2 holds a part of "
         "the right output too, and without it both probabilities fall. With the sizes of the public code's start and "
-        "gradient descent the statement was seen to hold; it is judged on other seeds.",
+        "gradient descent the statement was seen to hold. Then the steps, from 400 to 800: at T = 256 layer 2 of one "
+        "more seed (100) did not yet look at the outputs. It is judged on seeds that took part in neither.",
     ),
 )  # fmt: skip
