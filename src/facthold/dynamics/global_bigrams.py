@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from facthold._util.keys import fold
 from facthold.dynamics import READERS
@@ -57,7 +57,7 @@ def one_step(
 
 @eqx.filter_jit
 def _hits(
-    reader: str, n: Int[Array, ""], most: int, N: int, T: int, alpha: float, prompts: int, keys: PRNGKeyArray
+    reader: str, n: Int[Array, ""], most: int, N: int, T: int, alpha: float, prompts: int, keys: Key[Array, " sets"]
 ) -> Float[Array, ""]:
     def one(key: PRNGKeyArray) -> Float[Array, ""]:
         k_train, k_ask = jax.random.split(key)

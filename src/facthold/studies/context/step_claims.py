@@ -69,7 +69,7 @@ def _probe(matrix: str, rows: Sequence[Values]) -> Judgement:
 
 
 def _contrast(matrix: str, rows: Sequence[Values]) -> Judgement:
-    ratios = [r["contrasts"][matrix] / induction_contrasts(r["N"], r["T"], tuple(r["eta"]))[matrix] for r in rows]  # type: ignore[arg-type]
+    ratios = [r["contrasts"][matrix] / induction_contrasts(r["N"], r["T"], tuple(r["eta"]))[matrix] for r in rows]
     low, high = found = mean_interval(ratios)
     return Judgement(
         f"{matrix}: contrast / closed form 1 within {CONTRAST_WITHIN:g}", f"{matrix} {fmean(ratios):.4f}",
@@ -98,7 +98,7 @@ def _range(by_eta: dict[Any, list[Values]]) -> Judgement:
 
 
 def _unsaturated(row: Values) -> bool:
-    sizes = induction_contrasts(row["N"], row["T"], tuple(row["eta"]))  # type: ignore[arg-type]
+    sizes = induction_contrasts(row["N"], row["T"], tuple(row["eta"]))
     return sizes["W_OV^2"] <= row["T"] and sizes["W_KQ^2"] <= 1
 
 

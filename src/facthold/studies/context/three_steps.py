@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -68,8 +68,9 @@ class ThreeSteps(Cell):
         key = derive("three steps", self.seed, self.N, self.T)
         one_hot = not self.d
         fixed = Setting.one_hot(self.N, self.T) if one_hot else Setting.random(self.N, self.T, self.d, key=key)
-        pi = np.full((self.N, self.N), (1 - self.text) / self.N)
-        pi = jnp.asarray(pi + self.text * Bigrams.shipped().pi_b if self.text else pi, jnp.float32)
+        even = np.full((self.N, self.N), 1 / self.N)
+        mixed = (1 - self.text) * even + self.text * Bigrams.shipped().pi_b if self.text else even
+        pi = jnp.asarray(mixed, jnp.float32)
         head = three_steps(fixed, Steps(*self.eta), self.samples, key=derive("three steps, samples", self.seed), pi=pi)
         tables = {name: np.asarray(table, np.float64) for name, table in head.tables(fixed).items()}
         return {
@@ -111,11 +112,11 @@ PRESETS = {
 
 
 def cells(grid: Grid) -> list[Cell]:
-    changes: list[dict[str, int | float]] = [
+    changes: list[dict[str, Any]] = [
         {}, *({"d": d} for d in grid.widths), *({"samples": n} for n in grid.fewer), *({"T": T} for T in grid.lengths),
         *({"text": text} for text in grid.texts),
     ]  # fmt: skip
-    return [ThreeSteps.of(grid, seed=seed, **change) for change in changes for seed in grid.seeds]  # type: ignore[arg-type]
+    return [ThreeSteps.of(grid, seed=seed, **change) for change in changes for seed in grid.seeds]
 
 
 class Axis(NamedTuple):
