@@ -125,8 +125,8 @@ class GenericHead(BigramCell):
 
 @dataclass(frozen=True, kw_only=True)
 class SmallestHead(Cell):
-    """The smallest d, in multiples of ``grain``, at which the share ``goal`` of outputs is right. It is searched on some
-    sequences, and what it finds is judged on others."""
+    """The smallest d, in multiples of ``grain``, at which the share ``goal`` of outputs is right. It is searched on
+    some sequences, and what it finds is judged on others."""
 
     kind: ClassVar[str] = "smallest-head"
     counts_no_facts: ClassVar[str] = "what is asked stands in the prompt"

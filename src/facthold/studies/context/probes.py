@@ -24,7 +24,7 @@ class Grid:
 
     d: Counts = (64, 128, 192, 256, 384)
     outer_guess: Count = 192
-    solved_guess: Count = 96
+    solved_guess: Count = 128
     trained_guess: Count = 112
     grain: Count = 16
     goal: Share = 0.99
