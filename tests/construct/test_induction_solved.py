@@ -17,6 +17,10 @@ from facthold.measure.probes import probes
 TASK = BigramTask.of(Bigrams.shipped(), K=3, T=32)
 
 
+def attention_loss(*args: object) -> jax.Array:
+    return induction_solved._attention_loss(*map(jnp.asarray, args))
+
+
 def test_with_one_good_position_the_loss_is_the_cross_entropy_of_attention() -> None:
     x = jax.random.normal(derive("x"), (2, 9, 4))
     W = np.asarray(jax.random.normal(derive("W"), (4, 4)))
@@ -25,7 +29,7 @@ def test_with_one_good_position_the_loss_is_the_cross_entropy_of_attention() -> 
     good = s == target[..., None]
     bad = (s <= at[..., None]) & ~good
     queries = np.take_along_axis(np.asarray(x), at[..., None], axis=1)
-    ours = induction_solved._attention_loss(W, queries, x, good, bad, np.full((2, 2), 0.25))
+    ours = attention_loss(W, queries, x, good, bad, np.full((2, 2), 0.25))
     losses = []
     for n in range(2):
         for q in range(2):
@@ -43,7 +47,7 @@ def test_with_more_good_positions_the_loss_bounds_that_of_attention_and_is_conve
 
     def loss(W: np.ndarray) -> float:
         ridge = induction_solved.RIDGE * 4 * (W**2).mean()
-        return float(induction_solved._attention_loss(W, queries, x, good, bad, np.ones((1, 1)))) - float(ridge)
+        return float(attention_loss(W, queries, x, good, bad, np.ones((1, 1)))) - float(ridge)
 
     draws = [np.asarray(jax.random.normal(derive("W", i), (4, 4))) for i in range(20)]
     for W in draws:

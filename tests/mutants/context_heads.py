@@ -7,7 +7,7 @@ TRAINED = (
     "induction-head",
     "staged-head",
     "generic-head",
-)  # cells that take minutes, and that these faults cannot reach
+)  # these take minutes, and no fault here reaches them
 MUTANTS: tuple[AnyMutant, ...] = (
     Mutant(
         "one layer: held against the rule by counts",

@@ -27,12 +27,12 @@ from facthold.construct.solve import minimise
 from facthold.context.sequences import BigramTask, Sequences
 from facthold.models.causal import CausalTransformer, Layer
 
-SEQUENCES = 256  # that each matrix is solved on
+SEQUENCES = 512  # that each matrix is solved on
 ROWS = 16  # positions of each that are asked: many sequences with few positions tell more than the reverse
 READ = 1024  # sequences that the readout is solved on: it has as many parameters, and a fact for each trigger only
-ITERATIONS = 80  # of each solve, at most
+ITERATIONS = 60  # of each solve, at most
 NEEDED = 8  # rows of the first layer that are drawn by need
-RIDGE = 1e-5  # of the mean square of a matrix's entries, times d: what no sequence asks for stays small
+RIDGE = 1e-3  # of the mean square of a matrix's entries, times d: what no sequence asks for stays small
 
 
 class Wanted(NamedTuple):

@@ -58,7 +58,7 @@ def test_a_search_ends_at_a_size_that_is_enough_and_one_below_that_is_not(monkey
 
     monkeypatch.setattr("facthold.measure.in_context.Exam.accuracy", accuracy)
     monkeypatch.setattr(BuiltHead, "judged", lambda self, model: judged.append(model) or {"accuracy": 0.5})
-    found = SmallestHead(recipe="outer products", guess=64, unit=16, goal=0.6, T=16, K=2).run()
+    found = SmallestHead(recipe="outer products", guess=64, grain=16, goal=0.6, T=16, K=2).run()
     assert (found["status"], found["size"], found["too_small"]) == ("found", 128, 112)
     assert judged == [128]
     assert found["accuracy"] == 0.5  # of the other sequences

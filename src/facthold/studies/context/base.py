@@ -76,7 +76,7 @@ class BuiltHead(BigramCell):
 
     @property
     def cost(self) -> float:
-        return 3 + 1e-4 * self.T * self.d * (1 if self.recipe == "solved" else 0.1)
+        return 3 + 2e-3 * self.T * self.d * (0.6 if self.recipe == "solved" else 0.02)
 
     def model(self) -> "CausalTransformer":
         from facthold.construct.induction import induction_head

@@ -125,15 +125,15 @@ class GenericHead(BigramCell):
 
 @dataclass(frozen=True, kw_only=True)
 class SmallestHead(Cell):
-    """The smallest d, in multiples of ``unit``, at which the share ``goal`` of outputs is right. It is searched on some
-    sequences, and what it finds is judged on others."""
+    """The smallest d, in multiples of ``grain``, at which the share ``goal`` of outputs is right. It is searched on
+    some sequences, and what it finds is judged on others."""
 
     kind: ClassVar[str] = "smallest-head"
     counts_no_facts: ClassVar[str] = "what is asked stands in the prompt"
 
     recipe: Annotated[str, OneOf((*RECIPES, TRAINED))]
     guess: Count
-    unit: Count = 16
+    grain: Count = 16
     goal: Share = 0.99
     K: Count = 5
     T: Annotated[int, Between(least=4)] = 256
@@ -168,7 +168,7 @@ class SmallestHead(Cell):
         tried = []
 
         def ask(units: int) -> float:
-            cell = self.at(units * self.unit)
+            cell = self.at(units * self.grain)
             model = models[cell.d] = cell.learnt()[1] if isinstance(cell, TrainedHead) else cell.model()  # type: ignore[attr-defined]
             task = cell.task()
             exam = Exam.of(task, key=derive("searched", self.seed, self.K, self.T), n=SEARCHED)
@@ -179,9 +179,9 @@ class SmallestHead(Cell):
             return share
 
         found = find_smallest(
-            ask, self.goal, max(1, self.guess // self.unit), ceiling=CEILING // self.unit, tolerance=0.0
+            ask, self.goal, max(1, self.guess // self.grain), ceiling=CEILING // self.grain, tolerance=0.0
         )  # fmt: skip
-        size = found.size and found.size * self.unit
+        size = found.size and found.size * self.grain
         judged = self.at(size).judged(models[size]) if size else {"accuracy": None}
-        below = found.too_small and found.too_small * self.unit
+        below = found.too_small and found.too_small * self.grain
         return {"status": found.status, "size": size, "too_small": below, **judged, "tried": tried}

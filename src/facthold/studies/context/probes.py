@@ -24,9 +24,9 @@ class Grid:
 
     d: Counts = (64, 128, 192, 256, 384)
     outer_guess: Count = 192
-    solved_guess: Count = 96
+    solved_guess: Count = 128
     trained_guess: Count = 112
-    unit: Count = 16
+    grain: Count = 16
     goal: Share = 0.99
     T: Count = 256
     K: Count = 5
@@ -39,11 +39,11 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(
-        d=(32, 64), outer_guess=96, solved_guess=64, trained_guess=64, unit=32, goal=0.5, T=24, steps=40, batch=8,
+        d=(32, 64), outer_guess=96, solved_guess=64, trained_guess=64, grain=32, goal=0.5, T=24, steps=40, batch=8,
         check_every=20, seeds=(0, 1),
     ),
     "quick": Grid(),
-    "paper": Grid(d=(64, 96, 128, 192, 256, 384, 512), unit=8, seeds=tuple(range(FRESH, FRESH + 5))),
+    "paper": Grid(d=(64, 96, 128, 192, 256, 384, 512), grain=8, seeds=tuple(range(FRESH, FRESH + 5))),
 }  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def says(rows: Sequence[Values]) -> list[str]:
             else r["status"]
             for r in group
         )
-        lines.append(f"smallest d at {group[0]['goal']:.0%}, in steps of {group[0]['unit']}, {recipe}: {each}")
+        lines.append(f"smallest d at {group[0]['goal']:.0%}, in steps of {group[0]['grain']}, {recipe}: {each}")
     for label, heads in points([r for r in rows if r["kind"] == BuiltHead.kind]).items():
         for d, group in grouped(heads, lambda head: head["d"]).items():
             each = ", ".join(f"{head['accuracy']:.1%}" for head in group)
