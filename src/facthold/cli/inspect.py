@@ -74,7 +74,7 @@ def list_(
         typer.echo(title)
         name, *rest, text = columns.split(", ")
         if text == "bias":  # numbers, which a table shows best
-            show("", columns.split(", "), rows)
+            show("", columns.split(", "), rows, few=True)
             continue
         for row in rows:
             paragraph(f"  {row[name]} ({', '.join(row[part] for part in rest)})")
@@ -134,11 +134,10 @@ def _print_result(row: Row) -> None:
 def _check_bound(rows: Sequence[Row], path: Path, json: bool) -> None:
     """A line for each kind of cell and reason, and an error where a result has more than its bits can hold."""
     lines = list(_bound_lines(rows))
-    columns = {
-        "kind": "{kind}", "models": "{models}", "too good": "{broken}",
-        "bits used / bound, least": "{least_ratio:.5g}{reason}",
-    }  # fmt: skip
-    show(f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}", columns, lines, json=json)
+    title = f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}"
+    columns = {"kind": "{kind}", "too good": "{of}", "bits used / bound, least": "{least_ratio:.5g}{reason}"}
+    counted = (line | {"of": f"{line['broken']} of {line['models']}" if line["models"] else None} for line in lines)
+    show(title, columns, lines if json else counted, json=json)
     if broken := sum(line["broken"] for line in lines):
         raise FactholdError(
             f"{count(broken, 'model')} in {path} with more facts right than its bits can hold: a defect"
