@@ -13,6 +13,7 @@ import typer
 from facthold._util.commands import duration
 from facthold._util.errors import FactholdError, unknown
 from facthold._util.files import PARQUET, table_of
+from facthold._util.memory import check_memory
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
@@ -29,6 +30,7 @@ from facthold.train.protocols import PROTOCOLS
 
 DEFAULT = Path("facthold-results.parquet")
 USUAL = "quick"  # the preset that commands take
+MEMORY_A_BYTE = 8  # of a store: its rows as Python has them
 SHORTEST, LONGEST = 0.01, 600  # seconds for one measurement of `bench`
 
 
@@ -98,7 +100,11 @@ def results(
     if output is not None and not (csv or parquet):
         raise ValueError("--output goes with --csv or --parquet")
     with opened(store, create=False) as kept:
-        rows, path = kept.rows(kind), kept.path
+        path = kept.path
+        if kind is None:  # of one kind there are fewer, nobody knows how many
+            size = MEMORY_A_BYTE * path.stat().st_size
+            check_memory(f"reading all of {path}", size, "take a part of it with --kind")
+        rows = kept.rows(kind)
         if kind is not None and not rows:
             raise unknown("kind of cell", kind, {row.kind for row in kept.rows()} or {"(nothing is stored)"})
     if bound:

@@ -31,6 +31,7 @@ MODELS = {kind.__name__: kind for kind in (LinearMemory, LowRankMemory, MLPMemor
 FACTS = ("subjects", "relations", "answers")
 EMBEDDINGS = ("problem.phi", "problem.E", "problem.U", "problem.changed", "problem.changed_phi")
 LONGEST = 1 << 16  # T at most: a prompt of that length for each fact is made at once
+COPIES = 4  # of a file's bytes while it is read: as they are, as arrays, and as JAX has them, with room for names
 V = TypeVar("V")
 
 
@@ -106,6 +107,7 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     if not Path(path).is_file():
         there = Path(path).is_symlink() or Path(path).exists()
         raise FactholdError(f"{path} is no model file" if there else f"no such model file: {path}")
+    check_memory(f"reading {path}", COPIES * Path(path).stat().st_size, "open it where there is more")
     arrays, about = read_tensors(path)
     if about.get("model") not in list(MODELS):
         raise FactholdError(f"{path} is not a facthold model: it holds something else; build or save it again")
