@@ -20,6 +20,7 @@ import typer
 
 import known
 from facthold.cli import app as program
+from facthold.lab.store import Store
 from facthold.models.saving import save_model
 
 LONGEST = 40  # seconds of its own that a command may take here
@@ -120,7 +121,7 @@ class TooLong(BaseException):
 
 @functools.cache
 def files() -> dict[str, bytes]:
-    """The files that are there before a command runs: facts, questions, a transformer and a memory."""
+    """The files that are there before a command runs: facts, questions, a transformer, a memory and a store."""
     from facthold.construct.linear import outer_product
     from facthold.memory.associations import seeded_problem
 
@@ -128,9 +129,11 @@ def files() -> dict[str, bytes]:
         problem = seeded_problem(8, 0, 24)
         memory = save_model(Path(folder) / "memory.safetensors", outer_product(problem), problem).read_bytes()
         model = save_model(Path(folder) / "model.safetensors", *known.countries()).read_bytes()
+        Store(Path(folder) / "kept.sqlite").close()
+        store = (Path(folder) / "kept.sqlite").read_bytes()
     return {
         "facts.csv": FACTS.encode(), "questions.csv": b"subject,relation\nFrance,capital\n",
-        "text.txt": LETTERS.encode(), "model.safetensors": model, "memory.safetensors": memory,
+        "text.txt": LETTERS.encode(), "model.safetensors": model, "memory.safetensors": memory, "kept.sqlite": store,
     }  # fmt: skip
 
 

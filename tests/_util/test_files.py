@@ -9,7 +9,7 @@ import pytest
 
 from facthold._util import files
 from facthold._util.files import TEXT, check_room, remove_remains, writing
-from odd_cells import IMPORTED, until
+from odd_cells import IMPORTED, PATIENCE, until
 
 # writes half of a file and then waits, in a thread where that is asked for
 WRITER = """
@@ -67,7 +67,7 @@ def test_what_a_killed_writer_left_goes_with_the_next_one_and_what_a_living_one_
 
 
 def test_a_process_that_does_not_wait_for_its_threads_leaves_nothing_of_theirs(tmp_path: Path) -> None:
-    assert writer(tmp_path / "a.txt", "thread").wait(timeout=60) == 3
+    assert writer(tmp_path / "a.txt", "thread").wait(timeout=PATIENCE) == 3
     assert names(tmp_path) == []
 
 

@@ -16,14 +16,14 @@ from facthold import __version__
 from facthold._util.errors import FactholdError
 from facthold.cli.app import COMMANDS, SECTIONS, STOPS, _command, _listen, _load, app, in_options, interrupted
 from facthold.models.saving import save_model
-from odd_cells import IMPORTED
+from odd_cells import IMPORTED, PATIENCE
 
 HEAVY = {"jax", "jaxlib", "equinox", "optax", "diffrax", "matplotlib", "ray", "pyarrow", "pandas", "scipy.stats"}
 """Each takes a second or so to import."""
 
 
 def python(script: str, *arguments: str) -> str:
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -143,7 +143,10 @@ def test_debug_shows_the_traceback(run: Callable[..., tuple[int, str, str]]) -> 
         app(["make", "-N", "0"], standalone_mode=False)
     assert isinstance(error.value.__cause__, ValueError)
     done = subprocess.run(
-        [sys.executable, "-m", "facthold", "make", "-N", "0", "--debug"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "facthold", "make", "-N", "0", "--debug"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode != 0
     assert "Traceback" in done.stderr
@@ -227,7 +230,7 @@ def test_every_signal_that_asks_to_end_is_told_in_one_true_line_and_leaves_nothi
         assert running.stdout is not None
         assert running.stdout.readline() == "now\n"
         running.send_signal(number)
-        _, said = running.communicate(timeout=50)
+        _, said = running.communicate(timeout=PATIENCE)
         assert (running.returncode, said) == (code, f"facthold: interrupted; {says}\n")
         assert sorted(path.name for path in tmp_path.iterdir()) == files
 
@@ -266,7 +269,7 @@ def test_a_signal_to_a_command_that_has_done_its_work_changes_nothing(number: in
     assert running.stdout is not None
     assert running.stdout.readline() == "now\n"
     running.send_signal(number)
-    _, said = running.communicate(timeout=50)
+    _, said = running.communicate(timeout=PATIENCE)
     assert (running.returncode, said) == (0, "")
 
 

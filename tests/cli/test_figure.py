@@ -128,10 +128,15 @@ def test_hints_can_be_pasted_as_they_are(tiny: Path, run: Run) -> None:
     assert not (tiny / "facthold-results.sqlite").exists()
     assert sorted(path.name for path in tiny.iterdir()) == ["my out", "my results.sqlite", "tiny.toml"]
 
-    code, _, err = run("figure", "fig6", "--preset", "smoke", "--plot-only", *where)
-    assert (code, commands(err)) == (
-        2, [["figure", "fig6", "--preset", "smoke", "--store", "my results.sqlite"]],
-    )  # fmt: skip
+    (tiny / "my sizes.toml").write_text("[fig6]\nsizes = [[5, 5]]\nn_seeds = 1\ntolerance = 0.4\n")
+    figure = ("figure", "fig6", "--preset", "smoke", "--config", "my sizes.toml")
+    code, _, err = run(*figure, "--plot-only", *where)
+    assert code == 2
+    (hint,) = commands(err)
+    assert run(*hint)[0] == 0  # it computes what was missing, and of the same sizes: then all of it can be drawn
+    code, out, err = run(*figure, "--plot-only", "--json", *where)
+    assert (code, err.count("only")) == (0, 0), err
+    assert json.loads(out)["files"] == [f"my out/fig6-smoke-changed.{ending}" for ending in ("png", "svg")]
     code, _, err = run("verify", "layerwise", "--stored", "--preset", "smoke", "--store", "my results.sqlite")
     assert code == 2
     assert run(*commands(err)[-1])[0] == 0  # it computes what was missing, and

@@ -51,6 +51,7 @@ def test_a_transformer_is_trained_saved_and_asked_again(folder: Path, run: Run) 
     arguments = (*TRAIN, "-S", "6", "-R", "3", "-D", "2", "--table", "balanced", *SMALL, "--zipf", "0.5", "0")
     code, out, err = run(*arguments, "--accuracy", "1", "-o", "t.safetensors", "--json")
     assert code == 0, err
+    assert re.search(r"^  \d+% of the steps, [\d.]+% right, .* left or less$", err, re.MULTILINE)  # and how far it is
     about = json.loads(out)
     assert (about["facts"], about["A"], about["D"], about["max_C"], about["assumption_1"]) == (18, 6, 2, 3, True)
     assert (about["d_h"], about["m"], about["T"], about["n_noise"]) == (8, 64, 8, 9)

@@ -70,6 +70,7 @@ COMMANDS = {
     "induction": ["induction", "notes.txt", "--built", "-K", "1", "-T", "8", "-d", "8"],
     "results": ["results", "--csv", "--store", "facthold-results.sqlite"],
     "bits": ["bits", "m.safetensors", "--bits", "8"],
+    "plan": ["plan", "--calibrate", "--store", "new.sqlite"],
 }
 
 
@@ -106,6 +107,31 @@ def test_a_mistyped_folder_is_not_made(command: str, files: dict[str, bytes], fo
     assert code == 2
     assert "there is no folder ouptut" in err, err
     assert not (folder / "ouptut").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan", "--calibrate", "-o", "c.json", "--store", "c.json"],
+        ["plan", "--calibrate", "-o", "link", "--store", "new.sqlite"],
+        ["plan", "--calibrate", "-o", "./facthold-results.sqlite"],
+        ["reproduce", "fig6", "--preset", "smoke", "-o", "out", "--store", "out/results.json"],
+        ["reproduce", "fig6", "--preset", "smoke", "-o", "new", "--store", "new"],
+        ["figure", "fig6", "--preset", "smoke", "-o", "out", "--store", "out/../out/fig6-smoke.png"],
+    ],
+)
+def test_two_outputs_of_one_name_are_refused_before_anything_is_computed(
+    arguments: list[str], folder: Path, refuses: Callable[..., str]
+) -> None:
+    (folder / "out").mkdir()
+    (folder / "link").symlink_to("new.sqlite")
+    assert "and one would be lost; give another name" in refuses(*arguments)
+    assert sorted(path.name for path in folder.rglob("*")) == ["link", "out"]
+
+
+def test_an_answer_may_have_the_name_of_the_output(files: dict[str, bytes], folder: Path, run: Run) -> None:
+    code, _, err = run("edit", "m.safetensors", "Ghana", "continent", "Asia", "-o", "Asia")
+    assert code == 0, err
 
 
 @pytest.mark.parametrize("arguments", [["figure", "fig5"], ["reproduce", "fig5"]])

@@ -70,6 +70,18 @@ def test_no_line_is_longer_than_a_terminal(line: str, made: Path, run: Run, monk
     assert not [text for text in (out + err).splitlines() if len(text) > WIDTH and not excepted(text)]
 
 
+@pytest.mark.parametrize(
+    "line", [line for line in COMMANDS if line.split()[0] in ("verify", "list", "plan", "results")]
+)
+def test_a_table_on_a_narrow_terminal_has_at_most_three_columns(
+    line: str, made: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made)
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    lines = run(*words(line))[1].splitlines()
+    assert not [text for text in lines if len(re.split(r" {2,}", text.strip())) > 3]
+
+
 def excepted(text: str) -> bool:
     """A path, an address or a command to paste may be longer than a line: broken in two it would be of no use."""
     return text.startswith(("redraw:  facthold", "more of one: facthold", "smallest: ")) or bool(

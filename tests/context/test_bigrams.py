@@ -97,6 +97,20 @@ def test_counts_survive_being_written(tmp_path: Path, monkeypatch: pytest.Monkey
     np.testing.assert_array_equal(read.unigrams, found.unigrams)
 
 
+def test_counts_take_the_place_of_counts_alone(tmp_path: Path) -> None:
+    text, counts = tmp_path / "text.txt", tmp_path / "counts.json"
+    text.write_text("to be, or not to be")
+    found = Bigrams.of_text(text)
+    with pytest.raises(FactholdError, match="is there already, and is a table"):  # as a text with a comma may look
+        found.save(text)
+    text.write_text("dear diary")
+    with pytest.raises(FactholdError, match="is there already, and is text"):
+        found.save(text)
+    assert text.read_text() == "dear diary"
+    for _ in range(2):
+        found.save(counts)
+
+
 def test_an_unknown_character_is_named() -> None:
     with pytest.raises(FactholdError, match="'é' is not among the 65 characters"):
         Bigrams.shipped().index("aé")

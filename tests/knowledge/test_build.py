@@ -176,6 +176,33 @@ def test_tables_that_a_person_types_first_are_held(rows: list[tuple[str, str, st
     assert built.report.smallest_margin > 0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_seven_rows_are_held_whatever_recipe_auto_takes(seed: int) -> None:
+    built = build(SEVEN, seed=seed)
+    assert (built.report.recall, built.report.recipe in ("gated", "values")) == (1.0, True)
+
+
+def test_a_table_that_is_for_gated_alone_gets_a_wider_model_before_another_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More subjects and relations than `values` is tried for: of auto, one recipe is left."""
+    judged: list[tuple[int, int]] = []  # seed and width
+
+    def judge(model: Any, problem: Any, *, draws: int = 1, seed: int = 0) -> Any:
+        verdicts = judge_table(model, problem, draws=draws, seed=seed)
+        judged.append((seed - FRESH, model.m))
+        wrong = 2 if len(judged) == 1 else 0
+        return replace(verdicts, margin=np.where(np.arange(len(verdicts.margin)) < wrong, -6e-7, verdicts.margin))
+
+    monkeypatch.setattr("facthold.knowledge.build.judge_table", judge)
+    built = build([(f"s{i}", "city", f"city {i % 7}") for i in range(80)])
+    (seed, first), (same, second) = judged
+    assert (seed, same, built.report.seed, built.report.recipe) == (0, 0, 0, "gated")
+    assert second > first
+    assert built.model.m == second == sum(width.m for width in built.report.widths)
+    assert judge_table(built.model, built.problem, seed=7).recalled.all()
+
+
 def tiny_tables(n: int) -> Iterator[list[tuple[str, str, str]]]:
     """Up to 4 x 3 facts, some left out: an answer for each fact, answers of each relation, answers of all, the same."""
     draw = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from facthold._util.errors import FactholdError
 from facthold.lab.api import claims_for, figures_for, reproduce, results, run_figure, verify
 from facthold.lab.cells import Cell
 from facthold.lab.store import Store
+from odd_cells import PATIENCE
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_a_fresh_process_computes_cells_side_by_side(tmp_path: Path) -> None:
     """Cells import what computes when they run. Several threads that do so at once would meet half of a package."""
     claims = "fh.verify('gradient-step', 'rounding', 'margin-outside-image', preset='smoke')"
     code = f"import facthold as fh; print(*(judged.judgement for judged in {claims}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.split() == ["holds"] * 3, done.stderr
 
 

@@ -17,7 +17,7 @@ from facthold.lab.runner import run_cells
 from facthold.lab.status import sweeps
 from facthold.lab.store import Store
 from facthold.lab.workers import Workers
-from odd_cells import IMPORTED, Quiet, Sleeping, starts, until
+from odd_cells import IMPORTED, PATIENCE, Quiet, Sleeping, starts, until
 
 DRIVER = """
 import sys
@@ -52,7 +52,7 @@ def leased(path: Path) -> list[tuple[str, int]]:
 def test_two_processes_share_the_cells_and_compute_none_twice(path: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     drivers = [drive(path, log, 24, 0.4) for _ in range(2)]
-    assert [driver.wait(timeout=120) for driver in drivers] == [0, 0]
+    assert [driver.wait(timeout=PATIENCE) for driver in drivers] == [0, 0]
     assert sorted(n for n, _ in starts(log)) == list(range(24))
     assert {pid for _, pid in starts(log)} == {driver.pid for driver in drivers}
     assert leased(path) == []
@@ -70,10 +70,10 @@ def test_the_cells_of_a_killed_process_are_taken_over_at_once(path: Path, tmp_pa
     assert leased(path) == [(cell.key, other.pid)]
     other.kill()
     other.wait()
-    begun = time.monotonic()
+    listener = Quiet()
     with Store(path) as store:
-        run_cells([cell], store, Quiet(), place=place)
-    assert time.monotonic() - begun < STALE  # it was not waited for
+        run_cells([cell], store, listener, place=place)
+    assert not listener.was_held  # nobody waited for it, however slow the machine is
     assert len(starts(log)) == 2
 
 
@@ -85,7 +85,7 @@ def test_a_cell_that_another_process_computes_is_waited_for(path: Path, tmp_path
     with Store(path) as store:
         rows = run_cells(cells, store, listener)
         assert [row.result["n"] for row in rows] == [0, 7]
-    assert other.wait(timeout=60) == 0
+    assert other.wait(timeout=PATIENCE) == 0
     assert [n for n, _ in starts(log)] == [0, 7]  # the other one first, while the first is computed elsewhere
     assert listener.was_held
     assert sorted(cell.label for cell in listener.done) == ["sleeping 0", "sleeping 7"]

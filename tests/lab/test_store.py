@@ -28,7 +28,7 @@ from facthold.lab.cells import Cell, Result
 from facthold.lab.provenance import commit_of, provenance, source_commit
 from facthold.lab.runner import run_cells
 from facthold.lab.store import APPLICATION_ID, SCHEMA_VERSION, Store, default_store_path, from_json, to_json
-from odd_cells import IMPORTED, Sleeping
+from odd_cells import IMPORTED, PATIENCE, Sleeping
 
 NOBODY = 65534
 
@@ -235,7 +235,7 @@ def test_a_killed_process_loses_nothing_that_it_announced(path: Path) -> None:
 
 def test_two_processes_write_to_one_file(path: Path) -> None:
     workers = [start_worker(path, 40) for _ in range(2)]
-    outputs = [worker.communicate(timeout=300)[0] for worker in workers]
+    outputs = [worker.communicate(timeout=PATIENCE)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0]
     assert {int(n) for output in outputs for n in output.split()[1:]} == set(range(40))
     with Store(path) as store:
@@ -399,7 +399,9 @@ def test_a_disk_that_is_full_is_refused_at_once(path: Path) -> None:
     script = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
     script += "from facthold.lab.store import Store; Store(sys.argv[1])"
     for _ in range(2):  # a new store, then one that is there
-        done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(path)], capture_output=True, text=True, timeout=PATIENCE
+        )
         assert done.returncode != 0
         last = done.stderr.strip().splitlines()[-1]
         assert f"cannot use the store {path}: the disk is full; free some space" in last

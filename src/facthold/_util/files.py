@@ -125,8 +125,27 @@ def check_output(path: str | Path, kind: str) -> bool:
     return True
 
 
-def check_outputs(files: Mapping[Path, str]) -> list[Path]:
-    """Which of these would take the place of older ones, by path and kind: see `check_output`. Folders may be new."""
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Whether two paths name one file, which may not be there yet. A text that is no path names none."""
+    try:
+        if os.path.exists(one) and os.path.exists(other):
+            return os.path.samefile(one, other)
+        return os.path.realpath(one) == os.path.realpath(other)
+    except (OSError, ValueError):
+        return False
+
+
+def check_not_store(output: Path, store: Path | None) -> None:
+    """Refuse an output that is the store too, also where neither is there yet."""
+    if store is not None and same_file(output, store):
+        raise FactholdError(f"output={output} is the store {store} too, and one would be lost; give another name")
+
+
+def check_outputs(files: Mapping[Path, str], store: Path | None = None) -> list[Path]:
+    """Which of these would take the place of older ones, by path and kind: see `check_output`. Folders may be new, and
+    none of the files may be the store."""
+    for path in files:
+        check_not_store(path, store)
     return [path for path, kind in files.items() if path.parent.exists() and check_output(path, kind)]
 
 

@@ -20,7 +20,7 @@ from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
 from facthold._util.errors import FactholdError, FactholdWarning, check_number, shorten, unknown
-from facthold._util.files import abandon, written
+from facthold._util.files import abandon, check_not_store, same_file, written
 
 BAD_INPUT, BROKEN = 2, 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # exit codes 130, 143 and 129, as shells have them
@@ -151,21 +151,21 @@ def check_numbers(given: Mapping[str, Any]) -> None:
 
 
 def check_apart(given: Mapping[str, Any]) -> None:
-    """Refuse an output that is read too, whichever command it is given to: what is there would be lost."""
+    """Refuse an output that is read too, whichever command it is given to: what is there would be lost. So would the
+    store, which is written before the output."""
     output = given.get("output")
-    if not isinstance(output, Path) or not output.exists():
+    if not isinstance(output, Path):
+        return
+    if "store" in given:
+        from facthold.lab.store import default_store_path
+
+        check_not_store(output, given["store"] or default_store_path())
+    if not output.exists():  # a text of the same letters is a name then, such as that of an answer
         return
     for name, value in given.items():
         for path in value if isinstance(value, list | tuple) else [value]:
-            if name != "output" and isinstance(path, Path | str) and _same(output, path):
+            if name != "output" and isinstance(path, Path | str) and same_file(output, path):
                 raise ValueError(f"output={output} is the input {path} itself, which would be lost; give another name")
-
-
-def _same(one: Path, other: Path | str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):  # no such file, or a text that is no path
-        return False
 
 
 def in_options(message: str, parameters: Iterable[Any]) -> str:

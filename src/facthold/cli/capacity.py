@@ -1,16 +1,17 @@
 """facthold capacity: the most that a memory or a trained transformer of a given size holds."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import typer
 
 from facthold._util.errors import check_positive, find
+from facthold._util.memory import available, in_gib
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import compute_cells, find_place
 from facthold.cli.inputs import WIDEST, check_protocol, given_for, head_size
-from facthold.cli.printing import count, paragraph, print_json
+from facthold.cli.printing import count, filled, messages, paragraph, print_json
 from facthold.lab.fields import Between, Repeats, rules_of
 from facthold.recipes import recipes
 from facthold.recipes.base import MemoryRecipe
@@ -24,6 +25,7 @@ TRANSFORMER: dict[str, Any] = {
     "distinct": False,
 }  # fmt: skip
 """What is taken where nothing is given."""
+FARTHEST = {Capacity: 16, FactCapacity: 8**2}  # times its first guess is where a search ends, in associations or facts
 MEANING = {
     "search ceiling": "every {} up to the largest that was tried is recalled",
     "search floor": "not even the smallest {} is recalled",
@@ -81,8 +83,18 @@ def capacity(
     options |= {"goal": accuracy, "seeds": tuple(range(options["seeds"]))}
     place = find_place(workers, ray)
     cell = Capacity(method=recipe, **options) if in_memory else _transformer(options)
+    _foretell_memory(cell)
     (row,) = compute_cells("capacity", [cell], store, place)
     print_json(row.result) if json else _say(row.result, cell)
+
+
+def _foretell_memory(cell: Capacity | FactCapacity) -> None:
+    """Say before a search how much memory it takes to its end, where there is not so much: it begins with less, and may
+    not come so far."""
+    farthest = replace(cell, start=FARTHEST[type(cell)] * cell.start).needed
+    if (most := sum(farthest.values())) > (there := available()):
+        line = f"to its end this search needs about {in_gib(most)} of memory, and there is {in_gib(there)} to use"
+        messages.print(filled(f"{line}: it is stopped by that, should the capacity be far above what is expected"))
 
 
 def _transformer(options: dict[str, Any]) -> FactCapacity:

@@ -113,10 +113,11 @@ class CellProgress(Listener, AbstractContextManager["CellProgress"]):
 
 
 def facts_found(found: Mapping[str, Best]) -> Iterator[str]:
-    """A line for each shape: 'alpha=1 beta=4 H=8: 1,521 facts, 49,152 parameters'; a mean over seeds is rounded."""
+    """A line for each shape: 'alpha=1 beta=4 H=8: 1,521 facts at the accuracy asked for, 49,152 parameters'; a mean
+    over seeds is rounded. The facts are those of the table, of which that share is recalled."""
     for shape, best in found.items():
         parameters = f", {best.n_params:,.0f} parameters" if best.n_params is not None else ""
-        yield f"{shape}: {best.facts:,.0f} facts{parameters}"
+        yield f"{shape}: {best.facts:,.0f} facts at the accuracy asked for{parameters}"
 
 
 def outcome(result: Result) -> str:

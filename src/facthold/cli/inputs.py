@@ -37,9 +37,10 @@ WIDEST = 1e6  # times d that heads or MLP have dimensions
 AT_ONCE = 1e10  # products that no machine takes seconds for
 
 
-def writable(folder: Path, files: Mapping[Path, str] | None = None) -> None:
+def writable(folder: Path, files: Mapping[Path, str] | None = None, store: Path | None = None) -> None:
     """Make sure of a folder, and of the files in it, before computing for minutes; say which older ones are replaced.
-    The folder may be new (then it is made when there is something to put into it); the one that it is in may not."""
+    The folder may be new (then it is made when there is something to put into it); the one that it is in may not. None
+    of the files may be the store."""
     try:
         if not folder.exists() and not folder.parent.is_dir():
             raise FactholdError(
@@ -50,7 +51,7 @@ def writable(folder: Path, files: Mapping[Path, str] | None = None) -> None:
         check_room(folder if folder.exists() else folder.parent)
     except OSError as error:
         raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another output") from error
-    if replaced := [path.name for path in check_outputs(files or {})]:
+    if replaced := [path.name for path in check_outputs(files or {}, store)]:
         few = ", ".join(replaced[:2]) + (f" and {len(replaced) - 2} more" if len(replaced) > 2 else "")
         messages.print(f"in {folder} older files are replaced: {few}", markup=False)
 

@@ -13,6 +13,7 @@ import typer
 from facthold._util.commands import duration
 from facthold._util.errors import FactholdError, unknown
 from facthold._util.files import PARQUET, table_of
+from facthold._util.memory import check_memory
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
@@ -29,6 +30,7 @@ from facthold.train.protocols import PROTOCOLS
 
 DEFAULT = Path("facthold-results.parquet")
 USUAL = "quick"  # the preset that commands take
+MEMORY_A_BYTE = 8  # of a store: its rows as Python has them
 SHORTEST, LONGEST = 0.01, 600  # seconds for one measurement of `bench`
 
 
@@ -74,7 +76,7 @@ def list_(
         typer.echo(title)
         name, *rest, text = columns.split(", ")
         if text == "bias":  # numbers, which a table shows best
-            show("", columns.split(", "), rows)
+            show("", columns.split(", "), rows, few=True)
             continue
         for row in rows:
             paragraph(f"  {row[name]} ({', '.join(row[part] for part in rest)})")
@@ -98,7 +100,11 @@ def results(
     if output is not None and not (csv or parquet):
         raise ValueError("--output goes with --csv or --parquet")
     with opened(store, create=False) as kept:
-        rows, path = kept.rows(kind), kept.path
+        path = kept.path
+        if kind is None:  # of one kind there are fewer, nobody knows how many
+            size = MEMORY_A_BYTE * path.stat().st_size
+            check_memory(f"reading all of {path}", size, "take a part of it with --kind")
+        rows = kept.rows(kind)
         if kind is not None and not rows:
             raise unknown("kind of cell", kind, {row.kind for row in kept.rows()} or {"(nothing is stored)"})
     if bound:
@@ -134,11 +140,10 @@ def _print_result(row: Row) -> None:
 def _check_bound(rows: Sequence[Row], path: Path, json: bool) -> None:
     """A line for each kind of cell and reason, and an error where a result has more than its bits can hold."""
     lines = list(_bound_lines(rows))
-    columns = {
-        "kind": "{kind}", "models": "{models}", "too good": "{broken}",
-        "bits used / bound, least": "{least_ratio:.5g}{reason}",
-    }  # fmt: skip
-    show(f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}", columns, lines, json=json)
+    title = f"bits used + log2(tried) + {SLACK:g} >= bits of a random table, in {path}"
+    columns = {"kind": "{kind}", "too good": "{of}", "bits used / bound, least": "{least_ratio:.5g}{reason}"}
+    counted = (line | {"of": f"{line['broken']} of {line['models']}" if line["models"] else None} for line in lines)
+    show(title, columns, lines if json else counted, json=json)
     if broken := sum(line["broken"] for line in lines):
         raise FactholdError(
             f"{count(broken, 'model')} in {path} with more facts right than its bits can hold: a defect"

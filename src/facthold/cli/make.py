@@ -2,12 +2,14 @@
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
+from facthold._util.commands import duration
 from facthold._util.errors import check_positive, find
 from facthold._util.files import MODEL
 from facthold._util.keys import derive
@@ -25,6 +27,9 @@ from facthold.recipes.base import FactRecipe, MemoryRecipe, Sizes
 from facthold.recipes.facts import BETA, HEADS
 from facthold.theory import bounds
 from facthold.train.protocols import protocol as find_protocol
+
+if TYPE_CHECKING:
+    from facthold.train.engine import Listener
 
 ALWAYS = {"recipe", "d", "seed", "output", "json"}
 FACTS = {"S", "R", "D", "table", "share", "facts", "on_conflict", "draws", "redraw"}
@@ -156,8 +161,8 @@ def _transformer(recipe: FactRecipe, given: dict[str, Any]) -> Made:
     shape = _trained_shape(g, given) if recipe.name == "train" else _built_shape(recipe, given)
     table, p = _table(g, given, shape)
     start = time.perf_counter()
-    with working(f"putting {count(len(table), 'fact')} into weights by {recipe.name}"):
-        model, problem, about = _put(recipe, table, p, shape, g)
+    with working(f"putting {count(len(table), 'fact')} into weights by {recipe.name}") as say:
+        model, problem, about = _put(recipe, table, p, shape, g, say)
         seconds = time.perf_counter() - start
         margins = fact_margins(model, problem, key=derive("ask", g["seed"]), draws=g["draws"])
     right = margins > 0
@@ -230,8 +235,11 @@ def _table(g: dict[str, Any], given: dict[str, Any], shape: Shape) -> tuple[Fact
     return table, p
 
 
-def _put(recipe: FactRecipe, table: FactTable, p: np.ndarray | None, shape: Shape, g: dict[str, Any]) -> Made:
-    """The model, its problem, and what training says of it."""
+def _put(
+    recipe: FactRecipe, table: FactTable, p: np.ndarray | None, shape: Shape, g: dict[str, Any],
+    say: Callable[[str], None],
+) -> Made:  # fmt: skip
+    """The model, its problem, and what training says of it; ``say`` is told how far training is."""
     if recipe.build is None and recipe.name != "train":
         made = recipe.make(table, g["d"], g["m"] or g["d"], goal=g.get("accuracy", 1.0), seed=g["seed"])
         return made.model, made.problem, {}
@@ -244,11 +252,26 @@ def _put(recipe: FactRecipe, table: FactTable, p: np.ndarray | None, shape: Shap
 
     about = {"variant": variant, "protocol": g["protocol"], "rule": g["rule"], "accuracy": g.get("accuracy", 0.99)}
     training = replace(find_protocol(about["protocol"]), rule=about["rule"], goal=about["accuracy"])
-    best = train(problem, shape, training, g["seed"], variant, rule=about["rule"])
+    best = train(
+        problem, shape, training, g["seed"], variant, rule=about["rule"], listener=_progress(training.steps, say)
+    )
     about["status"] = best.run.status
     if best.run.status != "diverged":
         about |= {"lr": best.lr, "steps": best.run.steps, "best": best.run.best, "final": best.run.final}
     return best.model, problem, about
+
+
+def _progress(steps: int, say: Callable[[str], None]) -> "Listener":
+    """One line on the run that is ahead: it may end before all steps, where it reaches what was asked for."""
+    start, far, best = time.perf_counter(), 0, 0.0
+
+    def listener(member: int, done: int, share: float, seen: object) -> None:
+        nonlocal far, best
+        far, best = max(far, done), max(best, share)
+        left = (time.perf_counter() - start) * (steps - far) / far
+        say(f"{far / steps:.0%} of the steps, {best:.2%} right, {duration(left)} left or less")
+
+    return listener
 
 
 def _in_words(a: dict[str, Any]) -> str:

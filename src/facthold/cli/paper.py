@@ -46,11 +46,11 @@ def figure(
     cells = api.figure_cells(registry.figure(name), preset, changes)
     if dry:
         return dry_run(name, cells, store, place, json=json)
-    writable(output, registry.figure(name).files(output, api.label_of(preset, changes)))
+    writable(output, registry.figure(name).files(output, api.label_of(preset, changes)), api.path_of(store))
     with CellProgress(name, store) as progress:
         drawn = api.run_figure(
             name, preset, changes=changes, store=store, out=output, place=place, compute=not plot_only,
-            listener=progress,
+            listener=progress, options=given(store, output, config),
         )  # fmt: skip
     if drawn.missing:
         stored = len(drawn.rows)
@@ -129,7 +129,7 @@ def reproduce(
         messages.print(filled(f"{name} is left out: {reason}"), markup=False)
     if dry:
         return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
-    writable(output, api.report_files(wanted, preset, changes, output))
+    writable(output, api.report_files(wanted, preset, changes, output), api.path_of(store))
     with CellProgress("figures and claims", store) as progress:
         done = api.reproduce(
             *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,

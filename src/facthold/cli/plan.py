@@ -14,15 +14,13 @@ from rich.table import Table
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import read_given, refuse, writable_file
-from facthold.cli.printing import amount, count, paragraph, print_json, show, size_text, times_text, width
+from facthold.cli.printing import WIDE, amount, count, paragraph, print_json, show, size_text, times_text, width
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
 from facthold.plan.calibrations import FILE, KIND, Calibrations, product_rate, read, write
 from facthold.plan.plan import ACCURACY, DAY, LONGEST, Plan, Planned, fit_laws
 from facthold.plan.plan import plan as make_plan
 from facthold.recipes import fact_recipes
-
-COLUMNS = 100  # of a terminal that has room for all number formats
 
 
 @command()
@@ -110,9 +108,9 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
         )
     paragraph(
         "params: enough for 9 of 10 new random tables or more; "
-        + ("from: enough for 1 of 10 or fewer; " if width() >= COLUMNS else "")
+        + ("from: enough for 1 of 10 or fewer; " if width() >= WIDE else "")
         + f"times: calibrated at {made.calibrations.gflops:.0f} GFLOP/s on one core, here {made.gflops:.0f}"
-        + ("" if width() >= COLUMNS else f"; d, H, d_h, m and megabytes: in {COLUMNS} columns, or by --json")
+        + ("" if width() >= WIDE else f"; d, H, d_h, m and megabytes: in {WIDE} columns, or by --json")
     )
     if best := made.best:
         typer.echo(f"smallest: {best.name}; {best.command(file)}")
@@ -120,7 +118,7 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
 
 def _show_rows(rows: Sequence[Planned]) -> None:
     """What a narrow terminal shows at a glance, and what a wide one has room for beside it."""
-    wide = width() >= COLUMNS
+    wide = width() >= WIDE
     formats = {"f32": "float32", "bf16": "bfloat16", "int8": "int8"} if wide else {}
     title = {"title": "sizes in MB", "title_justify": "right"} if wide else {}
     shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), **title)  # type: ignore[arg-type]
@@ -158,7 +156,7 @@ def _show_laws(calibrations: Path | None, json: bool) -> None:
     if json:
         return print_json(laws)
     columns = ("recipe", "accuracy", "c", "b", "spread", "seconds", "law")
-    show("Laws of facthold plan", columns, [law | _in_words(law) for law in laws])
+    show("Laws of facthold plan", columns, [law | _in_words(law) for law in laws], few=True)
 
 
 def _in_words(law: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ SLOWER = 0.5  # and at least so much of the time that it took up to the last one
 SPINNER = 2  # columns of what turns before a line
 EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
 GAP = "  "  # between the columns of a table
+WIDE, FEW = 100, 3  # columns of a terminal that has room for every detail, and of a table on a narrower one
 BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400}
 
@@ -81,12 +82,14 @@ class _Cells(string.Formatter):
 
 
 def show(
-    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, json: bool = False
-) -> None:
+    title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, json: bool = False,
+    few: bool = False,
+) -> None:  # fmt: skip
     """Print a table of at most `width` columns. ``columns`` are the names of what is shown of each row, or a format for
     each heading: '{recall:.2%}'. With ``json``, print the rows themselves.
 
-    Where a row does not fit, each is a paragraph instead, below its first part.
+    Where a row does not fit, each is a paragraph instead, below its first part. So it is with ``few``, where the
+    terminal is narrow and there are many columns: a glance takes in three.
     """
     if json:
         return print_json(list(rows))
@@ -97,7 +100,7 @@ def show(
     whole = _widths({name: len(name) for name in formats}, lines)
     broken = _widths({name: max(map(len, name.split()), default=0) for name in formats}, lines)  # headings, not cells
     widths = whole if _fits(whole) else broken
-    if not _fits(widths):
+    if not _fits(widths) or (few and len(formats) > FEW and width() < WIDE):
         for name, *rest in lines:
             if name:
                 typer.echo(name)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from facthold._util.errors import FactholdError
-from facthold._util.files import TEXT, writing
+from facthold._util.files import json_of, writing
 from facthold.facts.contents import blocks_of
 
 MOST_CHARACTERS = 1024  # different ones: tables of all pairs are kept, and every model has an embedding for each
@@ -102,5 +102,5 @@ class Bigrams:
         first, second = np.nonzero(self.counts)
         pairs = np.stack([first, second, self.counts[first, second]], axis=1).tolist()
         about = {"characters": "".join(self.characters), "unigrams": self.unigrams.tolist(), "pairs": pairs}
-        with writing(path, TEXT) as stream:
+        with writing(path, json_of(next(iter(about)))) as stream:
             stream.write((json.dumps(about, separators=(",", ":")) + "\n").encode())

@@ -1,7 +1,7 @@
 """Facts into weights: the smallest transformer that recalls the share asked for, by any recipe."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import chain, repeat
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from facthold._util.errors import FactholdError, check_one_of, check_positive
-from facthold._util.memory import bytes_of, check_memory
+from facthold._util.memory import Parts, bytes_of, check_memory
 from facthold.construct.dimensions import smallest
 from facthold.facts.files import read_facts
 from facthold.facts.problem import MOST_NOISE, SEQUENCE, check_length
@@ -24,6 +24,7 @@ from facthold.recipes import fact_recipe, fact_recipes
 from facthold.recipes.base import FactRecipe, Made, Question, Sizing
 from facthold.train.gated import Say, Width, dimensions
 from facthold.train.kept import Kept, fingerprint
+from facthold.train.protocols import training_memory
 
 AUTO = "auto"  # 'gated' or 'values', whichever is smaller; 'train' where max_params is too few for both
 VARIANTS = ("text", "answers")  # the arg max runs over the whole vocabulary, as in equation 7, or among the answers
@@ -34,6 +35,7 @@ PROMPTS = (
 FRESH = 1 << 16  # seeds of the prompts that judge start here, away from those of the searches
 FARTHEST, FARTHEST_TRAINED = 16, 4  # a search ends at so many times its first guess; a try of training takes minutes
 SMALL = 64  # subjects and relations of a table for which `values` may be smaller: it takes the square of their number
+WIDER = 1  # larger models of a recipe with a search of its own that are tried before another seed is
 SEEDS = 3  # that are tried one after another, while no model is good enough in the prompts that judge
 MOST = 1 << 26  # parameters that a search may start from: beyond, it takes hours and gigabytes. It ends at 4 times it
 
@@ -97,7 +99,7 @@ def build(
         check_positive(max_params=max_params)
     check_length(T)
     table, weights = read_facts(facts, on_conflict)
-    _check_memory(table, T, n_noise)
+    _check_memory(recipe, table, accuracy, T, n_noise)
     start = time.perf_counter()
     kept = Kept(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed, variant=variant))
     prompts = {"n_noise": n_noise, "T": T, "p": weights if p is None else p, "variant": variant}
@@ -155,19 +157,37 @@ def _judged(name: str, made: Made, wish: _Wish) -> _Tried:
     return _Tried(name, made.model.n_params, seed, recall, margin)
 
 
-def _check_memory(table: FactTable, T: int, n_noise: int | None) -> None:
-    """Refuse what does not fit: rows and codes of the facts, embeddings at the d that such a table gets, prompts."""
+def _check_memory(recipe: str, table: FactTable, accuracy: float, T: int, n_noise: int | None) -> None:
+    """Refuse what does not fit, at the size that this recipe starts from."""
     noise = n_noise or table.S + table.R
     if noise > MOST_NOISE:
         raise ValueError(f"n_noise={noise} is above {MOST_NOISE}; take fewer noise tokens")
-    d, _ = dimensions(table, n_noise)
+    known = fact_recipe("gated" if recipe == AUTO else recipe)
+    what = f"a model of {len(table)} facts by {known.name}"
+    if known.search is not None or known.sizing is None:
+        return check_memory(what, _held(table, T, noise, dimensions(table, n_noise)[0]))
+    question = Question.of(table, accuracy, n_noise or 0)
+    unit, guess = _first(known.sizing, question)
+    shape = known.sizing.shape(question, unit * guess)
+    if known.build is None:
+        needed = training_memory(shape, table.S, table.R, table.A, T, n_noise)
+        return check_memory(what, needed, "take fewer facts, or recipe='gated'")
+    check_memory(what, _held(table, T, noise, shape.d, shape.n_params))
+
+
+def _held(table: FactTable, T: int, noise: int, d: int, weights: int = 0) -> Parts:
+    """Bytes of rows and codes of the facts, embeddings, weights and prompts, by what they grow with."""
     tokens, facts = table.S + table.R + noise + table.A, float(len(table))
-    prompts = max(PROMPTS, facts) * T
-    parts = {
-        "the number of facts": bytes_of(facts=8 * facts, embeddings=float(tokens + facts) * d),
-        f"T={T}": bytes_of(prompts=prompts),
+    return {
+        "the number of facts": bytes_of(facts=8 * facts, embeddings=float(tokens + facts) * d, weights=weights),
+        f"T={T}": bytes_of(prompts=max(PROMPTS, facts) * T),
     }
-    check_memory(f"a model of {len(table)} facts", parts)
+
+
+def _first(sizing: Sizing, question: Question) -> tuple[int, int]:
+    """The unit of sizes, and how many units a search starts from."""
+    unit = sizing.unit(question)
+    return unit, max(1, round(sizing.guess(question) / unit), -(-sizing.least(question) // unit))
 
 
 def _draws(table: FactTable) -> int:
@@ -207,16 +227,13 @@ def _until_refused(models: Iterator[tuple[str, Made]], tried: list[_Tried | str]
 
 
 def _models(name: str, wish: _Wish) -> Iterator[Made]:
-    """The smallest model by this recipe, and where its size is searched here, the next larger that were tried."""
+    """The smallest model by this recipe, then larger ones: where its size is searched here, those that were tried."""
     recipe = fact_recipe(name)
     if reason := recipe.refuses(wish.table):
         raise FactholdError(f"recipe={name!r} cannot hold these facts: {reason}")
+    models: Iterator[Made]
     if recipe.search is not None:
-        model, problem, widths = recipe.search(
-            wish.table, accuracy=wish.accuracy, seed=wish.seed, max_params=wish.max_params, say=wish.say,
-            kept=wish.kept, **wish.prompts,
-        )  # fmt: skip
-        models = iter([Made(model, problem, widths=widths)])
+        models = (_searched(recipe.search, wish, wider) for wider in range(1 + WIDER))
     elif recipe.sizing is None:
         raise ValueError(f"recipe={name!r} does not say how its size grows (sizing), so there is none to try")
     else:
@@ -228,6 +245,14 @@ def _models(name: str, wish: _Wish) -> Iterator[Made]:
                 "for a smaller accuracy"
             )
         yield made
+
+
+def _searched(search: Callable[..., Any], wish: _Wish, wider: int) -> Made:
+    model, problem, widths = search(
+        wish.table, accuracy=wish.accuracy, seed=wish.seed, max_params=wish.max_params, say=wish.say, kept=wish.kept,
+        wider=wider, **wish.prompts,
+    )  # fmt: skip
+    return Made(model, problem, widths=widths)
 
 
 def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]:
@@ -270,8 +295,7 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]
 
 def _range(recipe: FactRecipe, sizing: Sizing, wish: _Wish, question: Question) -> tuple[int, int, int]:
     """The unit of sizes, and in units where a search starts and where it ends."""
-    unit, params = sizing.unit(question), lambda size: sizing.shape(question, size).n_params
-    guess = max(1, round(sizing.guess(question) / unit), -(-sizing.least(question) // unit))
+    (unit, guess), params = _first(sizing, question), lambda size: sizing.shape(question, size).n_params
     if params(unit * guess) > MOST:
         raise FactholdError(
             f"recipe={recipe.name!r} would start from {params(unit * guess):.2g} parameters for {wish.table.S} "

@@ -61,25 +61,30 @@ class Drawn:
 def run_figure(
     name: str, preset: str = "quick", *, changes: Changes | None = None, store: AnyStore = None,
     out: str | Path | None = None, place: Place | None = None, compute: bool = True, listener: Listener | None = None,
+    options: Changes | None = None,
 ) -> Drawn:  # fmt: skip
     """One figure: ``fh.run_figure("fig6", preset="smoke", out="pictures").rows.to_pandas()``.
 
     Computes what is not stored, in this process or in ``place``, and saves its pictures in the folder ``out``. With
-    ``compute=False`` nothing is computed, and what there is gets drawn.
+    ``compute=False`` nothing is computed, and what there is gets drawn. A command that an error names has these
+    ``options`` of the command line (default: the store and the folder).
     """
     start, figure = time.perf_counter(), registry.figure(name)
     cells, label = figure_cells(figure, preset, changes), label_of(preset, changes)
     if out is not None:
-        check_outputs(figure.files(Path(out), label))
+        check_outputs(figure.files(Path(out), label), path_of(store))
     with opened(store, create=compute, cells=cells) as kept:
         if compute:
             rows = run_cells(cells, kept, listener, place=place, title=name)
         else:
             rows = kept.rows(keys=[cell.key for cell in cells])
             if not rows:
-                again = command("figure", name, preset=preset, store=kept.path)
+                again = "by compute=True"  # no command has changes that are in no file
+                if options is not None or not changes:
+                    options = {"store": kept.path, "output": out} if options is None else options
+                    again = command("figure", name, preset=preset, **options)
                 raise FactholdError(
-                    f"nothing of {name} at preset {preset} is stored in {kept.path}; compute it first: {again}"
+                    f"nothing of {name} at preset {label} is stored in {kept.path}; compute it first: {again}"
                 )
     files = () if out is None else figure.save(rows, Path(out), label)
     notes = [*figure.says(rows), *_broken(cells, rows)]
@@ -133,7 +138,7 @@ def reproduce(
     asked = claims_for(names, preset, changes, figures_only, judge)
     # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
     cells = all_cells(wanted, asked, preset, changes)
-    check_outputs(report_files(wanted, preset, changes, Path(out)))
+    check_outputs(report_files(wanted, preset, changes, Path(out)), path_of(store))
     with opened(store, cells=cells) as kept:
         run_cells(cells, kept, listener, place=place, title="figures and claims")
         drawn = [
@@ -206,15 +211,20 @@ def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) ->
     return cells
 
 
+def path_of(store: AnyStore) -> Path:
+    """Where a store is or will be."""
+    return store.path if isinstance(store, Store) else Path(store or default_store_path())
+
+
 @contextmanager
 def opened(store: AnyStore, *, create: bool = True, cells: Sequence[Cell] = ()) -> Iterator[Store]:
     """The store; one that was opened here is closed here. None is made for ``cells`` that cannot run."""
     if isinstance(store, Store):
         yield store
     else:
-        if create and not Path(store or default_store_path()).exists():
+        if create and not path_of(store).exists():
             check_cells(cells)
-        with Store(store or default_store_path(), create=create) as kept:
+        with Store(path_of(store), create=create) as kept:
             yield kept
 
 

@@ -32,6 +32,7 @@ OF_TEXT = "CausalTransformer"  # what `facthold.knowledge.induction_files` write
 FACTS = ("subjects", "relations", "answers")
 EMBEDDINGS = ("problem.phi", "problem.E", "problem.U", "problem.changed", "problem.changed_phi")
 LONGEST = 1 << 16  # T at most: a prompt of that length for each fact is made at once
+COPIES = 4  # of a file's bytes while it is read: as they are, as arrays, and as JAX has them, with room for names
 V = TypeVar("V")
 
 
@@ -107,6 +108,7 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     if not Path(path).is_file():
         there = Path(path).is_symlink() or Path(path).exists()
         raise FactholdError(f"{path} is no model file" if there else f"no such model file: {path}")
+    check_memory(f"reading {path}", COPIES * Path(path).stat().st_size, "open it where there is more")
     arrays, about = read_tensors(path)
     if about.get("model") == OF_TEXT:
         raise FactholdError(f"{path} is a model of a text and knows no facts; ask it with: facthold induction --model")

@@ -211,7 +211,8 @@ class FactRecipe(Recipe):
     the settings of `make`: for recipes that make their own problem, as those that train."""
     refuses: Callable[[FactTable], str | None] = lambda table: None  # why it holds a table at no size; None: it can
     search: "Callable[..., tuple[Transformer, FactualRecall, list[Width]]] | None" = None
-    """Its own search for the smallest model, from a table and all that `knowledge.build` is asked for."""
+    """Its own search for the smallest model, from a table, all that `knowledge.build` is asked for, and how many steps
+    ``wider`` than the smallest it is to be."""
     sizing: Sizing | None = None  # how its size is planned; None: it is not
     margin: float = 0.0
     """By how much an answer must win when `build` chooses a size. Above 0 where scores grow with the weights, as with

@@ -29,8 +29,8 @@ from facthold.train.lanes import Stopped, shared_lanes
 STEP = 1.2  # factor between the tries of a width. The last that was enough is taken: a try that fails takes longest.
 LARGE = 30_000  # facts of a table above which the first width that is enough is taken: each further try takes minutes
 ROOMY = 1.5  # so many times the guess is what such a table starts with: few steps for many facts need more room
-TRIES = 5.0  # widths that a search tries, where none is done yet
-ALMOST = 0.95  # share of its work that a search is taken to have done at most before it is done
+TRIES, TRUST = 5.0, 2.0  # widths that a search tries, and how many searches that are done are to say otherwise
+LAST = 0.75  # of a try that a search is taken to have before it at the end of one, where it has had as many as others
 TOLD = 0.05  # share of the work from which on a time is told
 WIDEST = 8.0  # a search ends at so many times its first guess: what does not fit there has another reason
 
@@ -50,10 +50,11 @@ class Width:
 
 def gated(
     table: FactTable, *, accuracy: float = 1.0, seed: int = 0, max_params: int | None = None,
-    say: Say = lambda _: None, kept: Kept | None = None, n_noise: int | None = None, **settings: Any,
+    say: Say = lambda _: None, kept: Kept | None = None, n_noise: int | None = None, wider: int = 0, **settings: Any,
 ) -> tuple[Transformer, FactualRecall, list[Width]]:  # fmt: skip
-    """The smallest such transformer that was found to recall the share ``accuracy`` of every relation's facts. What was
-    tried is put into ``kept``, and not tried again where it is there. ``settings``: see `prepared`."""
+    """The smallest such transformer that was found to recall the share ``accuracy`` of every relation's facts, or one
+    that is so many steps ``wider``. What was tried is put into ``kept``, and not tried again where it is there.
+    ``settings``: see `prepared`."""
     kept = kept or Kept()
     d, n_gates = dimensions(table, n_noise)
     attention = Shape(d, n_gates + min(table.S, table.R), 1, 0).n_params
@@ -63,10 +64,10 @@ def gated(
             + (f" than {n_noise}" if n_noise else "")
         )
     start = prepared(table, n_noise, seed=seed, **settings)
-    if kept.tries:
+    if kept.tries and not wider:
         say(f"going on with {len(kept.tries)} tries that were kept")
     say(f"{len(table)} facts in {len(start.groups)} groups of neurons, d={d}, {start.gates.H} heads")
-    searches = [_Search(start.problem, group, start.gates, accuracy, seed, kept) for group in start.groups]
+    searches = [_Search(start.problem, group, start.gates, accuracy, seed, kept, wider) for group in start.groups]
     found = _side_by_side(searches, say)
     model = start.joined([memory for memory, _ in found])
     return model, start.problem, [width for _, width in found]
@@ -128,9 +129,10 @@ class _Search:
     """The search for one group's width."""
 
     def __init__(
-        self, problem: FactualRecall, group: FactGroup, gates: Gates, accuracy: float, seed: int, kept: Kept
-    ) -> None:
-        self.group, self.accuracy, self.seed, self.kept = group, accuracy, seed, kept
+        self, problem: FactualRecall, group: FactGroup, gates: Gates, accuracy: float, seed: int, kept: Kept,
+        wider: int = 0,
+    ) -> None:  # fmt: skip
+        self.group, self.accuracy, self.seed, self.kept, self.wider = group, accuracy, seed, kept, wider
         self.large = len(problem.table) > LARGE
         subjects, relations, _ = Names.of(problem.table)
         names = [(*subjects.names, *relations.names)[mark] for mark in group.marks]
@@ -159,6 +161,9 @@ class _Search:
                 f"no width up to {ceiling} recalls {self.accuracy:.4g} of the facts of {self.name}; "
                 f"{most:.4g} at most: ask for a smaller accuracy"
             )
+        for _ in range(self.wider):
+            if self._ask(more := math.ceil(STEP * enough)) >= self.accuracy:
+                enough = more
         memory, share = self.made[enough]
         tries = tuple((m, s) for m, (_, s) in self.made.items())
         self.done, self.held = True, share
@@ -179,18 +184,23 @@ class _Search:
         return self.made[m][1]
 
 
-def progress(searches: Sequence[_Search], seconds: float) -> str:
+def progress(searches: Sequence[_Search], seconds: float, lanes: int = 1) -> str:
     """One line on all of them after so many seconds: facts that are held, groups that are done, about how long yet.
 
-    Tries take about as long as each other for one fact, and a group takes about as many as those that are done took.
+    Tries take about as long as each other for one fact, and a group takes about as many as those that are done took. A
+    group is on one lane at a time: the rest takes no less than the largest rest of one.
     """
     facts = np.array([len(search.group) for search in searches], dtype=float)
     finished = [len(search.made) for search in searches if search.done]
-    tries = float(np.mean(finished)) if finished else TRIES
-    share = [1.0 if s.done else min((len(s.made) + s.in_try) / tries, ALMOST) for s in searches]
-    work, held = float(facts @ share / facts.sum()), float(facts @ [s.held for s in searches] / facts.sum())
-    line = f"{held:.0%} of the facts held, {len(finished)} of {len(searches)} groups done"
-    return f"{line}, about {duration(seconds * (1 - work) / work)} left" if work > TOLD else line
+    tries = (TRUST * TRIES + sum(finished)) / (TRUST + len(finished))
+    had = facts * [len(s.made) + (0.0 if s.done else s.in_try) for s in searches]
+    left = facts * [0.0 if s.done else max(tries - len(s.made) - s.in_try, (1 - s.in_try + LAST) / 2) for s in searches]
+    line = f"{facts @ [s.held for s in searches] / facts.sum():.0%} of the facts held"
+    line += f", {len(finished)} of {len(searches)} groups done"
+    if had.sum() <= TOLD * (had.sum() + left.sum()):
+        return line
+    rest = max(left.sum(), left.max() * min(lanes, len(searches)))
+    return f"{line}, about {duration(seconds * rest / had.sum())} left"
 
 
 def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory, Width]]:
@@ -202,7 +212,7 @@ def _side_by_side(searches: Sequence[_Search], say: Say) -> list[tuple[MLPMemory
         futures = {i: pool.submit(searches[i].run) for i in order}
         waiting = set(futures.values())
         while waiting:
-            say(progress(searches, time.perf_counter() - start))
+            say(progress(searches, time.perf_counter() - start, len(shared_lanes())))
             done, waiting = wait(waiting, timeout=0.5, return_when=FIRST_EXCEPTION)
             for future in done:
                 future.result()

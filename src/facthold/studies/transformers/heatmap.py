@@ -125,7 +125,7 @@ def says_heatmap(rows: Sequence[Values]) -> list[str]:
         least = min(enough, key=n_params)
         lines.append(
             f"fewest parameters with {GOAL:.0%}: {least['n_params']:,} (H={least['H']}, m={least['m']}), "
-            f"{least['S'] * least['R'] / least['n_params']:.3f} facts per parameter"
+            f"{least['accuracy'] * least['S'] * least['R'] / least['n_params']:.3f} recalled facts per parameter"
         )
     for H, ours in grouped(rows, itemgetter("H")).items():
         widest = max(ours, key=itemgetter("m"))
