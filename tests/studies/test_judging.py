@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from facthold.lab.claim import MEANINGS
-from facthold.measure.scaling import fit_exponent
+from facthold.measure.scaling import fit_constant, fit_exponent
 from facthold.studies import judging
 from facthold.studies.judging import (
     by_seed,
@@ -127,3 +127,20 @@ def test_an_exponent_without_three_sizes_is_refused() -> None:
     with pytest.raises(ValueError, match="three different sizes"):
         judge_exponent("N as d", by_seed([around(32), around(64)]), law)
     assert set(MEANINGS) >= {"holds", "drifts", "not decided", "fails"}
+
+
+def test_points_that_share_a_draw_count_once() -> None:
+    """One draw copied eight times says no more than itself; draws of their own as much as without a name."""
+    rng = np.random.default_rng(0)
+    x = np.array([10.0, 20.0, 40.0, 80.0])
+    scatter = np.exp(0.1 * rng.standard_normal((12, 4)))
+    alone, copied = (x * scatter).ravel(), np.repeat((x * scatter), 8, axis=0).ravel()
+    names, many = np.repeat(np.arange(12), 4), np.repeat(np.arange(12), 32)
+    for fit in (fit_exponent, fit_constant):
+        once = fit("once", np.tile(x, 12), alone, shared=list(names))
+        again = fit("again", np.tile(x, 96), copied, shared=list(many))
+        assert again.interval == pytest.approx(once.interval, rel=1e-6)
+        blind = fit("blind", np.tile(x, 96), copied)
+        assert np.diff(blind.interval) < 0.5 * np.diff(again.interval)
+        with pytest.raises(ValueError, match="one independent draw"):
+            fit("one", x, x * scatter[0], shared=[0] * 4)

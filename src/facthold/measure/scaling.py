@@ -25,32 +25,52 @@ class Fit:
 
 
 def fit_exponent(
-    name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, groups: Sequence[Hashable] = ()
-) -> Fit:
+    name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, groups: Sequence[Hashable] = (),
+    shared: Sequence[Hashable] = (),
+) -> Fit:  # fmt: skip
     """Slope and constant of log y against log x. The interval is Student's, from the residuals.
 
     With ``groups``, a name for each point, each group has a constant of its own and all share the slope, and two sizes
     are enough where there are several points at each; the constant is then that through the mean of all points.
+    With ``shared``, a name for each point too, points of one name go up and down together (they have the same
+    embeddings, say), and count as one draw: the interval is that of a slope whose errors are summed by name first.
     """
     log_x, log_y = _logs(name, x, y)
     if len(set(log_x)) < (2 if groups else 3):
         raise ValueError(f"fit {name!r} needs three different sizes, and has {len(set(log_x))}")
     of = [list(dict.fromkeys(groups)).index(group) for group in groups] or [0] * len(log_x)
-    slope, half = _slope(name, _centred(log_x, of), _centred(log_y, of), len(log_x) - max(of) - 2)
+    dx, dy = _centred(log_x, of), _centred(log_y, of)
+    slope, half = _slope(name, dx, dy, len(log_x) - max(of) - 2)
+    if shared:
+        half = _half_of_sums(name, dx * (dy - slope * dx), shared) / (dx @ dx)
     constant = np.exp(log_y.mean() - slope * log_x.mean())
     return Fit(name, float(slope), float(constant), (float(slope - half), float(slope + half)), len(log_x))
 
 
-def fit_constant(name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> Fit:
-    """The constant of y = constant * x: the geometric mean of y / x, with Student's interval on its logarithm."""
+def fit_constant(
+    name: str, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, shared: Sequence[Hashable] = ()
+) -> Fit:
+    """The constant of y = constant * x: the geometric mean of y / x, with Student's interval on its logarithm. Points
+    that are ``shared`` count as one draw, as in `fit_exponent`."""
     log_x, log_y = _logs(name, x, y)
     if len(log_x) < 2:
         raise ValueError(f"fit {name!r} needs two points, and has {len(log_x)}")
     ratio = log_y - log_x
     half = _student(len(ratio) - 1) * ratio.std(ddof=1) / np.sqrt(len(ratio))
     mean = ratio.mean()
+    if shared:
+        half = _half_of_sums(name, ratio - mean, shared) / len(ratio)
     interval = (float(np.exp(mean - half)), float(np.exp(mean + half)))
     return Fit(name, 1.0, float(np.exp(mean)), interval, len(ratio))
+
+
+def _half_of_sums(name: str, parts: np.ndarray, shared: Sequence[Hashable]) -> float:
+    """Half of Student's interval of a sum whose parts are independent from name to name alone."""
+    of = [list(dict.fromkeys(shared)).index(one) for one in shared]
+    if (n := max(of) + 1) < 2:
+        raise ValueError(f"fit {name!r} has one independent draw alone")
+    sums = np.bincount(of, parts)
+    return _student(n - 1) * float(np.sqrt(n / (n - 1) * (sums @ sums)))
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:

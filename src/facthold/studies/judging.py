@@ -1,6 +1,6 @@
 """What several figures and claims share: presets, fits, and the words for them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -128,13 +128,15 @@ def judge_mean(name: str, measured: Mean, stated: float, tolerance: float, of: i
 
 
 def judge_exponent(
-    predicted: str, rows: Sequence[Values], x: Measure, y: Measure = capacity, tolerance: float = TOLERANCE
-) -> Judgement:
-    """Does y grow as x: is the slope of log y against log x 1, within the tolerance?"""
+    predicted: str, rows: Sequence[Values], x: Measure, y: Measure = capacity, tolerance: float = TOLERANCE,
+    shared: Callable[[Values], Hashable] | None = None,
+) -> Judgement:  # fmt: skip
+    """Does y grow as x: is the slope of log y against log x 1, within the tolerance? ``shared``: what rows that are not
+    independent of each other have in common."""
     absent = not_found(rows)
     if absent:
         return Judgement(predicted, absent, "no fit", False)
-    fit = fit_exponent(predicted, *columns(rows, x, y))
+    fit = fit_exponent(predicted, *columns(rows, x, y), shared=_names(rows, shared))
     verdict = near(fit.interval, 1.0, tolerance)
     drift, then = drifting(rows, x, y, fit)
     return Judgement(predicted, f"exponent {fit.slope:.3f}", interval(fit), verdict, drift, then)
@@ -150,18 +152,24 @@ def drifting(rows: Sequence[Values], x: Measure, y: Measure, fit: Fit) -> tuple[
 
 
 def judge_law(
-    predicted: str, rows: Sequence[Values], law: Measure, tolerance: float = LAW_TOLERANCE, y: Measure = capacity
-) -> Judgement:
+    predicted: str, rows: Sequence[Values], law: Measure, tolerance: float = LAW_TOLERANCE, y: Measure = capacity,
+    shared: Callable[[Values], Hashable] | None = None,
+) -> Judgement:  # fmt: skip
     """Is y what a law without free constants says: does it grow so, and is the constant 1?"""
-    grows = judge_exponent(f"{predicted} within {LAW_EXPONENT}", rows, law, y, LAW_EXPONENT)
-    return grows if not_found(rows) else all_of(grows, judge_constant(rows, law, y, 1.0, tolerance))
+    grows = judge_exponent(f"{predicted} within {LAW_EXPONENT}", rows, law, y, LAW_EXPONENT, shared)
+    return grows if not_found(rows) else all_of(grows, judge_constant(rows, law, y, 1.0, tolerance, shared=shared))
+
+
+def _names(rows: Sequence[Values], shared: Callable[[Values], Hashable] | None) -> list[Hashable]:
+    return [] if shared is None else [shared(r) for r in rows]
 
 
 def judge_constant(
-    rows: Sequence[Values], x: Measure, y: Measure, stated: float, tolerance: float, name: str = "measured / law"
-) -> Judgement:
+    rows: Sequence[Values], x: Measure, y: Measure, stated: float, tolerance: float, name: str = "measured / law",
+    shared: Callable[[Values], Hashable] | None = None,
+) -> Judgement:  # fmt: skip
     """Is y / x the stated constant, within a share of it?"""
-    fit = fit_constant(name, *columns(rows, x, y))
+    fit = fit_constant(name, *columns(rows, x, y), shared=_names(rows, shared))
     error = f"95% [{fit.interval[0]:.3f}, {fit.interval[1]:.3f}]"
     words = f"{name} = {stated:g} within {tolerance:.0%}"
     verdict, off = near(fit.interval, stated, tolerance * stated), f"{name} {fit.constant / stated - 1:+.1%} off"
