@@ -17,7 +17,7 @@ from facthold.construct.induction import induction_head
 from facthold.context.baselines import baselines
 from facthold.context.bigrams import Bigrams
 from facthold.context.sequences import Sequences
-from facthold.knowledge.induction import Induction, Lesson, task_of
+from facthold.knowledge.induction import Induction, Lesson, Look, Prediction, task_of
 from facthold.knowledge.settings import LEAST, LOOKS, Settings
 from facthold.measure.in_context import Exam
 from facthold.models.saving import load_model, save_model
@@ -91,6 +91,15 @@ def test_an_induction_head_is_told_from_other_looks(built: Induction) -> None:
     for x in told:
         assert x.finds.to == x.copies.to - 1
         assert x.finds.token == x.token
+
+
+@pytest.mark.parametrize(
+    ("to", "before", "token", "is_head"),
+    [(5, 4, "t", True), (5, 3, "t", False), (5, 4, "a", False), (0, 0, "t", False)],
+)
+def test_a_head_that_looks_elsewhere_is_none(to: int, before: int, token: str, is_head: bool) -> None:
+    copies, finds = Look(9, to, "c", 1.0), Look(to, before, token, 1.0)
+    assert Prediction(9, "t", "c", 1.0, "c", ("c",), copies, finds).by_induction == is_head
 
 
 def test_a_shorter_sequence_is_predicted_as_its_beginning(built: Induction) -> None:

@@ -24,7 +24,7 @@ MUTANTS = (
         "knowledge/induction.py",
         "return self.finds.to == self.copies.to - 1 and self.finds.token == self.token",
         "return True",
-        tests=("cli/test_induction.py",),
+        tests=(HEADS,),
     ),
     Mutant(
         "judging: outputs of a first occurrence count too",
