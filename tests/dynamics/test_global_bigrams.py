@@ -6,7 +6,7 @@ import pytest
 
 from facthold._util.keys import derive
 from facthold.dynamics import READERS
-from facthold.dynamics.global_bigrams import TAU, TRIGGER, logits, one_step, read, recall, sequences
+from facthold.dynamics.global_bigrams import TAU, TRIGGER, logits, one_step, read, recall, sequences, whole
 from facthold.theory.samples import recall_after, shared
 
 
@@ -38,13 +38,21 @@ def test_one_step_is_the_sum_of_outer_products(reader: str) -> None:
     np.testing.assert_allclose(np.asarray(logits(W, seen)), x @ expected.T, atol=1e-6)
 
 
-@pytest.mark.parametrize(("reader", "n"), [("feed-forward", 5), ("attention", 24), ("attention to all", 5)])
-def test_recall_is_what_counting_says(reader: str, n: int) -> None:
-    N, T, sets = 40, 4, 3000
+@pytest.mark.parametrize(
+    ("reader", "n", "N"), [("feed-forward", 5, 40), ("attention", 40, 80), ("attention to all", 8, 128)]
+)
+def test_recall_is_what_counting_says(reader: str, n: int, N: int) -> None:
+    T, sets = 5, 8000
     found = recall(reader, n, N, T, 0.5, sets=sets, prompts=1, key=derive("recall", reader))
     stated = recall_after(n, 0.5, N, shared(reader, N, T))
     assert 0.5 < stated < 0.99
-    assert abs(found - stated) < 4 * (stated * (1 - stated) / sets) ** 0.5 + 0.02  # two tokens of a prompt may be one
+    alike = 0 if reader == "feed-forward" else 6 / N * 0.1  # two tokens of a prompt are one, which changes it by less
+    assert abs(found - stated) < 4 * (stated * (1 - stated) / sets) ** 0.5 + alike
+
+
+def test_equal_scores_are_equal_whatever_rounding_makes_of_them() -> None:
+    scores = jnp.array([[0.1, 0.3, 0.3 + 1e-7], [0.0, 0.2, 0.1]])
+    np.testing.assert_array_equal(np.asarray(whole(scores, jnp.asarray(10))), [[0, 2, 2], [0, 2, 1]])
 
 
 def test_a_reader_that_does_not_exist_is_refused() -> None:

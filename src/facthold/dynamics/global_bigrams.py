@@ -55,6 +55,12 @@ def one_step(
     return -jax.grad(loss)(jnp.zeros((N, N)))
 
 
+def whole(scores: Float[Array, "n N"], unit: Int[Array, ""]) -> Float[Array, "n N"]:
+    """Differences to the first token in units of one token that a sample and a prompt share. They are whole numbers but
+    for rounding, which would decide between equal scores."""
+    return jnp.round((scores - scores[:, :1]) * unit)
+
+
 @eqx.filter_jit
 def _hits(
     reader: str, n: Int[Array, ""], most: int, N: int, T: int, alpha: float, prompts: int, keys: Key[Array, " sets"]
@@ -63,8 +69,8 @@ def _hits(
         k_train, k_ask = jax.random.split(key)
         tokens, labels = sequences(most, N, T, alpha, key=k_train)
         W = one_step(read(reader, tokens), labels, (jnp.arange(most) < n).astype(jnp.float32), N)
-        asked, _ = sequences(prompts, N, T, alpha, key=k_ask)
-        return right(logits(W, read(reader, asked)), jnp.full(prompts, TAU)).mean()
+        asked = read(reader, sequences(prompts, N, T, alpha, key=k_ask)[0])
+        return right(whole(logits(W, asked), n * asked.shape[1] ** 2), jnp.full(prompts, TAU)).mean()
 
     return jax.lax.map(one, keys).mean()
 

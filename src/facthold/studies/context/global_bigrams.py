@@ -204,5 +204,6 @@ CLAIM = Claim(
     "mean contains the trigger itself, attention needs few too.",
     lambda preset: cells(at_preset(PRESETS, preset)), judge,
     changed="A first law did not count that a sample may share two tokens with the prompt, and was a tenth too low at "
-    "N = 64. It is judged on fresh seeds.",
+    "N = 64; that was seen on other seeds. Scores that are equal were told apart by rounding at first: that was seen "
+    "on these seeds and settled on others, and all were computed again.",
 )  # fmt: skip

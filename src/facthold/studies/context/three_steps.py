@@ -97,7 +97,7 @@ class Grid:
     samples: Count = 40_960
     widths: Annotated[tuple[int, ...], Each(Count)] = (8, 16, 32, 64, 128, 256, 512)
     fewer: Annotated[tuple[int, ...], Each(Count)] = (128, 256, 512, 1024, 2048, 4096, 8192, 16_384)
-    lengths: Annotated[tuple[int, ...], Each(Count)] = (8, 32, 65, 97, 130)
+    lengths: Annotated[tuple[int, ...], Each(Count)] = (8, 32, 65, 97, 130, 260)
     texts: Annotated[tuple[float, ...], Each(Text)] = (0.25, 0.5, 0.75, 0.9, 0.99)
     seeds: Seeds = (0, 1, 2)
 
@@ -106,7 +106,7 @@ PRESETS = {
     "smoke": Grid(samples=2048, widths=(64,), fewer=(512,), lengths=(24,), texts=(0.5,), seeds=(0, 1)),
     "quick": Grid(),
     "paper": Grid(samples=163_840, widths=(8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024),
-                  lengths=(8, 32, 65, 97, 130, 195, 260), texts=(0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99),
+                  lengths=(8, 32, 65, 97, 130, 260, 520), texts=(0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99),
                   seeds=(0, 1, 2, 3, 4)),
 }  # fmt: skip
 
@@ -174,7 +174,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
 
 
 def says(rows: Sequence[Values]) -> list[str]:
-    """Where each simplification stops to matter: the first value at which the mean of a probe is below `ENOUGH`."""
+    """Where it stops to work: the first value of each axis at which the mean of a probe is below `ENOUGH`."""
     usual = [r for r in rows if not r["d"] and not r["text"]]
     N, T, n = (Counter(r[name] for r in usual).most_common(1)[0][0] for name in ("N", "T", "samples"))
     base = [r for r in usual if (r["T"], r["samples"]) == (T, n)]
@@ -191,6 +191,8 @@ def says(rows: Sequence[Values]) -> list[str]:
                 if first
                 else f"{matrix} never does" + (f" (to {means[-1][0]})" if means else "")
             )
+        if line:
+            words.append(f"at {axis.name(line[-1][0])} it predicts {fmean(r['accuracy'] for r in line[-1]):.1%}")
         lines.append(f"{axis.title.replace('$', '')}: {', '.join(words)}")
     return lines
 
