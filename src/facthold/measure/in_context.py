@@ -61,7 +61,7 @@ class Exam(NamedTuple):
             hits.append((right & counted).sum(axis=1))
             asked.append(counted.sum(axis=1))
         n, of = np.concatenate(hits), np.concatenate(asked)
-        self._check(of.sum())
+        self._check(int(of.sum()))
         share = n.sum() / of.sum()
         error = np.sqrt(((n - share * of) ** 2).sum()) / of.sum()  # of a ratio, over sequences
         return Accuracy(float(share), float(error), int(of.sum()))
