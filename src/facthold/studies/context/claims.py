@@ -98,7 +98,8 @@ def judge_built(rows: Rows) -> Judgement:
     intervals = mean_interval(accuracies), mean_interval(below), mean_interval(shares or [0.0]), mean_interval(gains)
     predicted = (
         f"d = {largest}: at least {GOAL:.0%} with position 0 silenced, all probes 1; less without, and at least "
-        f"{FROM_START:.0%} of the errors that silence removes have their trigger at position 0; at half of d below {GOAL:.0%}"
+        f"{FROM_START:.0%} of the errors that silence removes have their trigger at position 0; at half of "
+        f"d below {GOAL:.0%}"
     )
     lowest = ", ".join(f"{matrix} {min(r['probes'][matrix] for r in silent):.3f}" for matrix in MEMORIES)
     sizes = ", ".join(sorted({str(r["d"]) for r in narrow}))
@@ -185,8 +186,8 @@ CLAIMS = (
         "built-head", "slides: induction head with associative memories",
         "Three sums of outer products make an induction head, if d is large enough and position 0 writes nothing.",
         built_cells, judge_built,
-        "It first judged the share of all errors without silence. With d = 256 and seeds 100 to 102 only 55 to 76% of them "
-        "had their trigger at position 0: the others are there with silence too, where layer 2 looks right and the "
+        "It first judged the share of all errors without silence. With d = 256 and seeds 100 to 102 only 55 to 76% of "
+        "them had their trigger at position 0: the others are there with silence too, where layer 2 looks right and the "
         "readout errs. So it is the errors that silence removes that are judged, on other seeds.",
     ),
     Claim(
