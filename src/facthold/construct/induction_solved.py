@@ -64,6 +64,7 @@ def solved_head(
     return eqx.tree_at(lambda m: m.layers[1].W_OV, model, W)
 
 
+@eqx.filter_jit
 def _previous(sequences: Sequences, *, key: PRNGKeyArray) -> Wanted:
     """Rows of the first layer. Some are drawn by how many later outputs are first told there, and should look at the
     position before; the others evenly, and should look at no trigger but the one before them."""
@@ -85,6 +86,7 @@ def _previous(sequences: Sequences, *, key: PRNGKeyArray) -> Wanted:
     return Wanted(at, good, bad, weight / weight.sum())
 
 
+@eqx.filter_jit
 def _after_trigger(sequences: Sequences, *, key: PRNGKeyArray) -> Wanted:
     """Rows of the second layer: triggers whose output the context tells, a random choice."""
     told = sequences.told

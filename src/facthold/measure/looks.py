@@ -62,7 +62,7 @@ def shown(task: BigramTask, length: int, *, key: Array, among: int = 64) -> Sequ
 def maps(model: Any, sequence: Sequences, length: int) -> list[list[list[float]]]:
     """The attention of each of the first tokens of one sequence to those up to it, in each layer, rounded. Of several
     heads the one that has most on the previous token (first layer) or on what stood after the same trigger (others)."""
-    betas, told = attentions(model, sequence), sequence.told
+    betas, told = eqx.filter_jit(attentions)(model, sequence), sequence.told
     chosen = []
     for i, beta in enumerate(betas):
         mass = (beta * told[:, None]).sum(axis=(0, 2, 3)) if i else jnp.trace(beta[0], offset=-1, axis1=1, axis2=2)

@@ -76,7 +76,7 @@ def built() -> Rows:
     rows = []
     for i, seed in enumerate(SEEDS):
         rows.append(row(256, True, seed, 1.0 - 1e-4 * i, 4 * i, 0))
-        rows.append(row(256, False, seed, 0.98 - 1e-3 * i, 760, 755))
+        rows.append(row(256, False, seed, 0.98 - 1e-3 * i, 760 + 4 * i, 755))
         rows.append(row(128, True, seed, 0.86 + 0.01 * i, 5000, 700))
     return rows
 

@@ -98,7 +98,7 @@ def test_maps_cost_nothing_but_the_solved_head() -> None:
     assert len(keys["attention-maps"] - keys["induction"] - keys["probes"]) == 1
 
 
-@pytest.mark.parametrize("id", ["one-layer", "two-layers", "built-head", "learning-order"])
+@pytest.mark.parametrize("id", ["one-layer", "two-layers", "learning-order"])
 def test_claims_on_heads_are_judged_on_cells_of_the_figures(id: str) -> None:
     keys = {c.key for f in ("induction", "probes") for c in figure(f).cells(figure(f).grid("quick"))}
     assert {cell.key for cell in claim(id).cells("quick")} <= keys

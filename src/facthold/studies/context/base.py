@@ -133,7 +133,7 @@ class TrainedHead(BigramCell):
     def cost(self) -> float:
         T, d = self.T, self.d
         flops = self.batch * self.layers * 8 * T * d * (T + 2 * d)
-        return 5 + self.steps * flops / 3e10
+        return 5 + self.steps * flops / 1.5e11
 
     def start(self) -> "CausalTransformer":
         import equinox as eqx

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NATURAL = ("W_OV^2", "W_KQ^2", "W_KQ^1")  # the order of the slides
 TRAINED = "trained"
-CEILING = 1024  # dimensions, at which a search ends
+FARTHEST = 2  # times its guess, at which a search ends: a trained head of twice the size takes four times as long
 SEARCHED = 256  # sequences that a search judges by; what it finds is judged on others
 
 
@@ -146,7 +146,7 @@ class SmallestHead(Cell):
 
     @property
     def needed(self) -> Parts:
-        return self.at(2 * self.guess).needed
+        return self.at(FARTHEST * self.guess).needed
 
     @property
     def cost(self) -> float:
@@ -179,7 +179,7 @@ class SmallestHead(Cell):
             return share
 
         found = find_smallest(
-            ask, self.goal, max(1, self.guess // self.grain), ceiling=CEILING // self.grain, tolerance=0.0
+            ask, self.goal, max(1, self.guess // self.grain), ceiling=FARTHEST * self.guess // self.grain, tolerance=0.0
         )  # fmt: skip
         size = found.size and found.size * self.grain
         judged = self.at(size).judged(models[size]) if size else {"accuracy": None}

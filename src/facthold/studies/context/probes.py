@@ -25,8 +25,8 @@ class Grid:
     d: Counts = (64, 128, 192, 256, 384)
     outer_guess: Count = 192
     solved_guess: Count = 128
-    trained_guess: Count = 112
-    grain: Count = 16
+    trained_guess: Count = 128
+    grain: Count = 32
     goal: Share = 0.99
     T: Count = 256
     K: Count = 5
@@ -39,8 +39,8 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(
-        d=(32, 64), outer_guess=96, solved_guess=64, trained_guess=64, grain=32, goal=0.5, T=24, steps=40, batch=8,
-        check_every=20, seeds=(0, 1),
+        d=(64,), outer_guess=32, solved_guess=32, trained_guess=32, grain=32, goal=0.1, T=24, steps=40, batch=8,
+        check_every=20, seeds=(0,),
     ),
     "quick": Grid(),
     "paper": Grid(d=(64, 96, 128, 192, 256, 384, 512), grain=8, seeds=tuple(range(FRESH, FRESH + 5))),

@@ -31,7 +31,7 @@ _noise: tuple[Task, ...] = ((32, "text"), (0, "text"), (256, "text"), (1024, "te
 PRESETS = {
     "smoke": Grid(random=(12, 2, 4), random_tasks=((8, "text"), (0, "text"), (0, "answers"))),
     "quick": Grid(
-        random=(60, 4, 8), random_tasks=_noise, airports=((32, "text"), (0, "text"), (0, "answers")),
+        random=(60, 4, 8), random_tasks=_noise, airports=((32, "text"), (0, "text")),
         countries=((32, "text"), (32, "answers"), (0, "text"), (0, "answers")),
     ),
     "paper": Grid(
