@@ -18,7 +18,7 @@ WITHIN = 0.05  # of the rule that one layer is compared with
 GOAL = 0.99  # the slides' share for two layers
 FROM_START = 0.95  # share of the errors that position 0 has to explain
 WIDE, NARROW = 256, 128  # dimensions at which the construction works, and at which it does not
-UNSEEN = (FRESH + 10, FRESH + 11, FRESH + 12)  # the figure's seeds took part where built-head was changed
+UNSEEN = tuple(range(FRESH + 20, FRESH + 32))  # the figure's seeds, and 110 to 112, took part in its design
 SMALL = {WIDE: 64, NARROW: 32}  # the same at preset smoke
 
 
@@ -173,8 +173,8 @@ def judge_joint(rows: Rows) -> Judgement:
 CLAIMS = (
     Claim(
         "one-layer", "slides: transformers on the bigram task",
-        "One layer of attention with a linear readout predicts outputs in context no better than the most frequent "
-        "output so far.",
+        "One layer of attention with a linear readout is right on as many outputs in context as the most frequent output "
+        "so far, within five points.",
         lambda preset: _of((ONE, RELU), preset), judge_one_layer,
     ),
     Claim(
@@ -188,7 +188,8 @@ CLAIMS = (
         built_cells, judge_built,
         "It first judged the share of all errors without silence. With d = 256 and seeds 100 to 102 only 55 to 76% of "
         "them had their trigger at position 0: the others are there with silence too, where layer 2 looks right and the "
-        "readout errs. So it is the errors that silence removes that are judged, on other seeds.",
+        "readout errs. So it is the errors that silence removes that are judged. Three seeds left it open whether silence "
+        "helps, by [-0.041, 0.090]; those that are judged are twelve others.",
     ),
     Claim(
         "learning-order", "slides: empirically probing the dynamics",

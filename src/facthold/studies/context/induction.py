@@ -108,7 +108,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     first = of_kind(rows, TWO)[0]
     left.set(title=f"outputs that the context tells (K = {first['K']}, T = {first['T']})",
              xlabel="sequences seen", ylabel="share right", ylim=(0, 1.02))  # fmt: skip
-    left.legend(frameon=False, fontsize=7, loc="center right")
+    left.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.95), ncol=2)
     for i, (matrix, words) in enumerate(PROBES.items()):
         for j, r in enumerate(of_kind(rows, TWO)):
             right.plot(r["curves"]["steps"], r["curves"][matrix], color=style.COLOURS[i], linewidth=1.4,
@@ -116,7 +116,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     right.set(title=f"memory recall probes of two layers (d = {first['d']})",
               xlabel=f"steps of {first['batch']} sequences", ylabel="share of associations recalled",
               ylim=(0, 1.02))  # fmt: skip
-    right.legend(frameon=False, fontsize=8, loc="center right")
+    right.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.9))
     for axes in (left, right):
         style.frame(axes)
     return canvas
