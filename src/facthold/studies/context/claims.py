@@ -173,8 +173,8 @@ def judge_joint(rows: Rows) -> Judgement:
 CLAIMS = (
     Claim(
         "one-layer", "slides: transformers on the bigram task",
-        "One layer of attention with a linear readout is right on as many outputs in context as the most frequent output "
-        "so far, within five points.",
+        "One layer of attention with a linear readout is right on as many outputs in context as the most frequent "
+        "output so far, within five points.",
         lambda preset: _of((ONE, RELU), preset), judge_one_layer,
     ),
     Claim(
@@ -187,9 +187,9 @@ CLAIMS = (
         "Three sums of outer products make an induction head, if d is large enough and position 0 writes nothing.",
         built_cells, judge_built,
         "It first judged the share of all errors without silence. With d = 256 and seeds 100 to 102 only 55 to 76% of "
-        "them had their trigger at position 0: the others are there with silence too, where layer 2 looks right and the "
-        "readout errs. So it is the errors that silence removes that are judged. Three seeds left it open whether silence "
-        "helps, by [-0.041, 0.090]; those that are judged are twelve others.",
+        "them had their trigger at position 0: the others are there with silence too, where layer 2 looks right and "
+        "the readout errs. So it is the errors that silence removes that are judged. Three seeds left it open whether "
+        "silence helps, by [-0.041, 0.090]; those that are judged are twelve others.",
     ),
     Claim(
         "learning-order", "slides: empirically probing the dynamics",
