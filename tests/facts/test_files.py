@@ -441,3 +441,12 @@ def test_a_pipe_is_read_as_csv() -> None:
         os.close(read)
     assert named(table) == [("a", "b", "c")]
     assert np.array_equal(table.answers, [0])
+
+
+@pytest.mark.parametrize(
+    "rows", [[("a", "b")], [("a", "b", "c", "d")], [("a", None, "c")], [("a", "b", " ")], []], ids=str
+)
+def test_facts_that_could_not_be_read_are_not_written(rows: list[tuple[Any, ...]], tmp_path: Path) -> None:
+    with pytest.raises(FactholdError, match=r"must be three names|no facts to write"):
+        write_facts(tmp_path / "facts.csv", rows)
+    assert not list(tmp_path.iterdir())

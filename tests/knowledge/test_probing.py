@@ -44,3 +44,10 @@ def test_rows_are_the_curves() -> None:
     assert header == ["step", *CURVES]
     assert [row[0] for row in rows] == [0, 10, 20, 30, 40, 50]
     assert [float(row[4]) for row in rows] == CURVES["W_KQ^1"]
+
+
+def test_a_probe_that_does_not_grow_has_no_half() -> None:
+    probing = Probing(Settings(), RULES)
+    for step, value in ((0, 0.02), (10, 0.03)):
+        probing.add(step, dict.fromkeys(CURVES, value))
+    assert probing.half_of_final("W_KQ^1") is None

@@ -325,3 +325,10 @@ def test_a_model_that_is_no_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "odd").write_bytes(tensors_as_bytes(arrays, about | {"model": ["Transformer"]}))
     with pytest.raises(FactholdError, match="odd is not a facthold model: it holds something else"):
         load_model(tmp_path / "odd")
+
+
+def test_what_is_no_model_is_not_saved(tmp_path: Path) -> None:
+    problem = random_problem(4, 3, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="model is a Problem; only these can be saved"):
+        save_model(tmp_path / "m.safetensors", problem, problem)
+    assert not list(tmp_path.iterdir())

@@ -94,7 +94,7 @@ def say_sequence(predictions: Sequence["Prediction"], triggers: str | None, *, a
         n = sum(p.by_induction for p in told)
         paragraph(
             f"in {n} of {len(told)} layer 2 looks at a character that stands after the same trigger, and layer 1 has "
-            "looked from there at that trigger: an induction head"
+            f"looked from there at that trigger{', as an induction head does' if n else ''}"
         )
     else:
         paragraph("no trigger occurs a second time, so that the context tells nothing")

@@ -109,7 +109,8 @@ def _closing(probing: Probing, made: "Induction", seconds: float) -> dict[str, A
     """How a run ended, as JSON values and in words."""
     halves = {name: probing.half_of_final(name) for name in PROBES}
     rules = ", ".join(f"{made.baselines[rule]:.1%} by the {BY[rule]}" for rule in BY)
-    turned = "; ".join(f"{name} {made.probes[name]:.2f}, half of that at step {halves[name]}" for name in PROBES)
+    when = {name: "not learnt" if at is None else f"half of that at step {at}" for name, at in halves.items()}
+    turned = "; ".join(f"{name} {made.probes[name]:.2f}, {when[name]}" for name in PROBES)
     says = [
         f"right: {made.accuracy:.1%} +- {made.error:.1%} of {made.judged:,} outputs in fresh sequences, after "
         f"{count(probing.steps[-1], 'step')} in {seconds:.0f} s (without induction: {rules})",

@@ -100,10 +100,15 @@ def _probability(where: str, cell: str) -> float:
 def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     """Write a table or rows (subject, relation, answer) in the format that the name says:
     ``fh.write_facts("countries.csv", table)``. A reader never meets the file half written."""
-    rows = facts.to_rows() if isinstance(facts, FactTable) else facts
+    rows = facts.to_rows() if isinstance(facts, FactTable) else list(facts)
     path = Path(path)
     kind = kind_for(path)
-    contents = WRITERS[ending_of(path, WRITERS) or ""](list(rows))
+    for i, row in enumerate(rows, 1):  # so that what is written can be read
+        if len(row) != len(COLUMNS) or any(name is None or not str(name).strip() for name in row):
+            raise FactholdError(f"fact {i}, {row!r}, must be three names: subject, relation and answer")
+    if not rows:
+        raise FactholdError(f"there are no facts to write to {path}")
+    contents = WRITERS[ending_of(path, WRITERS) or ""](rows)
     with writing(path, kind) as stream:
         stream.write(gzip.compress(contents, mtime=0) if is_packed(path) else contents)  # the same facts, the same file
     return path

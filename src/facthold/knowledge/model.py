@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from facthold import knowledge
 from facthold._util.errors import FactholdError, check_positive
-from facthold.facts.names import Names, parse
+from facthold.facts.names import Names, clean, parse, unfit
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
 from facthold.knowledge import tables
@@ -158,6 +158,7 @@ class Model:
         ``.report`` says what it cost. See `knowledge.edit`, also for ``in_place``.
         """
         row = self.find_row(subject, relation, "; take add for a new fact")
+        _check_name("answer", answer)
         problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
         return knowledge.edit.changed(self, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
@@ -169,6 +170,8 @@ class Model:
                 f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
                 f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
             )
+        for what, name in (("subject", subject), ("answer", answer)):
+            _check_name(what, name)
         s = subjects.exact(str(subject))  # any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
             raise FactholdError(f"({subject}, {relation}) is in the table; to change its answer, edit it without --add")
@@ -258,6 +261,12 @@ class Model:
             subjects[s], relations[r], self.output_name(int(said)), bool(margin > 0) if right else None,
             tuple(answers[a] for a in right), float(margin), float(p), others, n_noise,
         )  # fmt: skip
+
+
+def _check_name(what: str, name: Any) -> None:
+    """Refuse what no file of facts could have as a name."""
+    if wrong := "is missing" if name is None else unfit(clean(str(name))):
+        raise FactholdError(f"the {what} {wrong}")
 
 
 def load(path: str | Path) -> Model:

@@ -38,10 +38,10 @@ class Probing:
         self.reached = {**self.reached, **dict.fromkeys(new, len(self.looks) - 1)}  # who reads the old one goes on
         return new
 
-    def half_of_final(self, name: str) -> int:
-        """The step at which a curve first has half of what it has at the end."""
+    def half_of_final(self, name: str) -> int | None:
+        """The step at which a curve first has half of what it has at the end; None where it does not grow to that."""
         curve = self.curve(name)
-        return self.steps[int((curve >= curve[-1] / 2).argmax())]
+        return None if curve[0] >= curve[-1] / 2 else self.steps[int((curve >= curve[-1] / 2).argmax())]
 
     def as_rows(self) -> list[list[Any]]:
         """A header, and a row for each look."""

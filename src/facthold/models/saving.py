@@ -79,6 +79,8 @@ def write_model(
     points: Mapping[str, OnGrid] | None = None, redraw: bool | None = None,
 ) -> Written:  # fmt: skip
     """`save_model`, with weights packed where it is said on which ``points`` of a grid they are; what was written."""
+    if type(model).__name__ not in MODELS:
+        raise ValueError(f"model is a {type(model).__name__}; only these can be saved: {', '.join(MODELS)}")
     settings = {n: v for n, v in _leaves(model).items() if not (v is None or isinstance(v, ARRAY))}
     about: dict[str, Any] = {"model": type(model).__name__}
     about["settings"] = {n: v.name if isinstance(v, Activation) else v for n, v in settings.items()}

@@ -127,7 +127,9 @@ def judge_order(rows: Rows) -> Judgement:
     predicted = "W_KQ^1 has half of its final probe after both others have, by an evaluation or more"
     if problem := _failed(found):
         return Judgement(predicted, problem, "none", False)
-    halves = {matrix: [half(r, matrix) for r in found] for matrix in NATURAL}
+    halves: dict[str, list[int]] = {matrix: [half(r, matrix) or 0 for r in found] for matrix in NATURAL}
+    if absent := [matrix for matrix, steps in halves.items() if 0 in steps]:
+        return Judgement(predicted, f"probes that end at 0: {', '.join(absent)}", "none", False)
     later = [float(last - max(others)) for *others, last in zip(*halves.values(), strict=True)]
     interval = mean_interval(later)
     final = ", ".join(f"{r['curves']['W_KQ^1'][-1]:.2f}" for r in found)

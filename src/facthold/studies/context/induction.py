@@ -134,7 +134,8 @@ def says(rows: Sequence[Values]) -> list[str]:
     for matrix in MEMORIES:
         halves = [half(r, matrix) for r in of_kind(rows, TWO)]
         if halves:
-            lines.append(f"{matrix} has half of its final probe after {', '.join(map(str, halves))} steps")
+            when = ", ".join(f"{steps} steps" if steps is not None else "no step: it ends at 0" for steps in halves)
+            lines.append(f"{matrix} has half of its final probe after {when}")
     return lines
 
 
@@ -152,10 +153,10 @@ def where(group: Sequence[Values]) -> str:
     )
 
 
-def half(row: Values, matrix: str) -> int:
-    """Steps after which a probe is first at half of what it ends with."""
+def half(row: Values, matrix: str) -> int | None:
+    """Steps after which a probe is first at half of what it ends with; None where that is nothing."""
     curve = np.array(row["curves"][matrix])
-    return int(row["curves"]["steps"][int((curve >= curve[-1] / 2).argmax())])
+    return None if not curve[-1] else int(row["curves"]["steps"][int((curve >= curve[-1] / 2).argmax())])
 
 
 FIGURE = Figure(
