@@ -41,6 +41,9 @@ QUICK = (
 )
 """Those that are tried in the short form: some seconds each."""
 
+UNTRIED: frozenset[str] = frozenset()
+"""Faults that `make mutants` has not tried yet: the table says so."""
+
 PENDING: frozenset[str] = frozenset()
 """Claims and recipes that do not have two faults yet."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from facthold.lab.registry import claims
 from facthold.recipes import recipes
-from mutants.catalogue import MUTANTS, PENDING, QUICK, covered, sources
+from mutants.catalogue import MUTANTS, PENDING, QUICK, UNTRIED, covered, sources
 from mutants.harness import GREEN, LIGHT, Looker, Mutant, Outcome, Results, healthy, names_of, run
 
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
@@ -57,5 +57,8 @@ def test_the_table_is_of_this_catalogue() -> None:
     table = (Path(__file__).parents[2] / "docs" / "mutants.md").read_text()
     rows = {cells[1].strip(): cells[3] for line in table.splitlines() if len(cells := line.split("|")) == 7}
     assert [mutant.name for mutant in MUTANTS] == [name for name in rows if name not in ("fault", "---")]
+    untried = {line.split("|")[1].strip() for line in table.splitlines() if line.endswith("| not tried |")}
+    assert untried == UNTRIED
     for mutant in sources():
-        assert all(claim.replace("@", " at ") in rows[mutant.name] for claim in mutant.claims), mutant.name
+        if mutant.name not in untried:
+            assert all(claim.replace("@", " at ") in rows[mutant.name] for claim in mutant.claims), mutant.name
