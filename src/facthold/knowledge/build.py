@@ -169,6 +169,7 @@ def _check_memory(recipe: str, table: FactTable, accuracy: float, T: int, n_nois
     question = Question.of(table, accuracy, n_noise or 0)
     unit, guess = _first(known.sizing, question)
     shape = known.sizing.shape(question, unit * guess)
+    _check_start(known, shape.n_params, table)
     if known.build is None:
         needed = training_memory(shape, table.S, table.R, table.A, T, n_noise)
         return check_memory(what, needed, "take fewer facts, or recipe='gated'")
@@ -293,14 +294,18 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]
     yield from (made[units] for units, share in sorted(search.probes) if share >= wish.accuracy)
 
 
+def _check_start(recipe: FactRecipe, n_params: int, table: FactTable) -> None:
+    if n_params > MOST:
+        raise FactholdError(
+            f"recipe={recipe.name!r} would start from {n_params:.2g} parameters for {table.S} subjects and {table.R} "
+            "relations; take recipe='gated', or fewer facts"
+        )
+
+
 def _range(recipe: FactRecipe, sizing: Sizing, wish: _Wish, question: Question) -> tuple[int, int, int]:
     """The unit of sizes, and in units where a search starts and where it ends."""
     (unit, guess), params = _first(sizing, question), lambda size: sizing.shape(question, size).n_params
-    if params(unit * guess) > MOST:
-        raise FactholdError(
-            f"recipe={recipe.name!r} would start from {params(unit * guess):.2g} parameters for {wish.table.S} "
-            f"subjects and {wish.table.R} relations; take recipe='gated', or fewer facts"
-        )
+    _check_start(recipe, params(unit * guess), wish.table)
     most, farthest = 4 * MOST, FARTHEST
     if recipe.build is None:  # constructions are tried beyond max_params too, to say what would be enough
         most, farthest = min(most, wish.max_params or most), FARTHEST_TRAINED

@@ -42,7 +42,7 @@ def fit_exponent(
     dx, dy = _centred(log_x, of), _centred(log_y, of)
     slope, half = _slope(name, dx, dy, len(log_x) - max(of) - 2)
     if shared:
-        half = _half_of_sums(name, dx * (dy - slope * dx), shared) / (dx @ dx)
+        half = _half_of_sums(dx * (dy - slope * dx), shared) / (dx @ dx)
     constant = np.exp(log_y.mean() - slope * log_x.mean())
     return Fit(name, float(slope), float(constant), (float(slope - half), float(slope + half)), len(log_x))
 
@@ -59,16 +59,16 @@ def fit_constant(
     half = _student(len(ratio) - 1) * ratio.std(ddof=1) / np.sqrt(len(ratio))
     mean = ratio.mean()
     if shared:
-        half = _half_of_sums(name, ratio - mean, shared) / len(ratio)
+        half = _half_of_sums(ratio - mean, shared) / len(ratio)
     interval = (float(np.exp(mean - half)), float(np.exp(mean + half)))
     return Fit(name, 1.0, float(np.exp(mean)), interval, len(ratio))
 
 
-def _half_of_sums(name: str, parts: np.ndarray, shared: Sequence[Hashable]) -> float:
+def _half_of_sums(parts: np.ndarray, shared: Sequence[Hashable]) -> float:
     """Half of Student's interval of a sum whose parts are independent from name to name alone."""
     of = [list(dict.fromkeys(shared)).index(one) for one in shared]
     if (n := max(of) + 1) < 2:
-        raise ValueError(f"fit {name!r} has one independent draw alone")
+        return float("inf")  # one draw alone says nothing of others
     sums = np.bincount(of, parts)
     return _student(n - 1) * float(np.sqrt(n / (n - 1) * (sums @ sums)))
 
