@@ -436,12 +436,3 @@ def test_a_fact_that_an_edit_costs_is_named() -> None:
         if lost:
             return
     pytest.skip("no edit of this model costs another fact")
-
-
-@pytest.mark.parametrize("answer", ["", " ", "a\0b"])
-def test_what_could_be_no_name_is_no_answer(answer: str) -> None:
-    model = Model(*known.countries())
-    subject, relation, _ = model.table.to_rows()[0]
-    for change in (model.edit, model.add):
-        with pytest.raises(FactholdError, match=r"the answer (is|has)"):
-            change(subject if change == model.edit else "Atlantis", relation, answer)

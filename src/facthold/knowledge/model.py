@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from facthold import knowledge
 from facthold._util.errors import FactholdError, check_positive
-from facthold.facts.names import Names, clean, parse, unfit
+from facthold.facts.names import Names, parse
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
 from facthold.knowledge import tables
@@ -158,7 +158,7 @@ class Model:
         ``.report`` says what it cost. See `knowledge.edit`, also for ``in_place``.
         """
         row = self.find_row(subject, relation, "; take add for a new fact")
-        _check_name("answer", answer)
+        _check_given("answer", answer)
         problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
         return knowledge.edit.changed(self, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
@@ -171,7 +171,7 @@ class Model:
                 f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
             )
         for what, name in (("subject", subject), ("answer", answer)):
-            _check_name(what, name)
+            _check_given(what, name)
         s = subjects.exact(str(subject))  # any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
             raise FactholdError(f"({subject}, {relation}) is in the table; to change its answer, edit it without --add")
@@ -263,10 +263,10 @@ class Model:
         )  # fmt: skip
 
 
-def _check_name(what: str, name: Any) -> None:
-    """Refuse what no file of facts could have as a name."""
-    if wrong := "is missing" if name is None else unfit(clean(str(name))):
-        raise FactholdError(f"the {what} {wrong}")
+def _check_given(what: str, name: Any) -> None:
+    """None is no name: as a text it would be 'None'."""
+    if name is None:
+        raise FactholdError(f"the {what} is missing")
 
 
 def load(path: str | Path) -> Model:
