@@ -47,7 +47,6 @@ UNTRIED = frozenset(
         "global bigrams: counted as if ties were right",
         "global bigrams: padding counts as samples",
         "global bigrams: the token follows always",
-        "losses under a power law: the tail's square",
         "mistakes: every trigger counts as one at position 0",
     }
 )

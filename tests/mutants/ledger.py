@@ -160,13 +160,6 @@ LIMITS = (
         claims=("memories-scaling-law@quick",),
     ),
     Mutant(
-        "losses under a power law: the tail's square",
-        "studies/zipf/losses.py",
-        "bits, law.tail(k)) for q, _, k in rounded]",
-        "bits, law.tail(k) ** 2) for q, _, k in rounded]",
-        claims=("memories-scaling-law@quick",),
-    ),
-    Mutant(
         "losses under a power law: the tail's root",
         "studies/zipf/losses.py",
         "bits, law.tail(k)) for q, _, k in rounded]",
