@@ -141,11 +141,11 @@ def judge_order(rows: Rows) -> Judgement:
 
 
 def joint_cells(preset: str) -> list[Cell]:
-    """Joint and one after another, with the same steps in all, for two numbers of steps."""
+    """Joint and one after another, with the same steps in all."""
     grid = induction.FIGURE.grid(preset)
     return [
         kind.of(replace(grid, steps=steps), seed=seed)
-        for steps in (grid.short, grid.steps)
+        for steps in grid.totals
         for kind in (InductionHead, StagedHead)
         for seed in grid.seeds
     ]
@@ -153,7 +153,7 @@ def joint_cells(preset: str) -> list[Cell]:
 
 def judge_joint(rows: Rows) -> Judgement:
     totals = sorted({r["steps"] for r in rows})
-    predicted = f"with as many steps in all ({' and '.join(map(str, totals))}), joint training is right more often"
+    predicted = f"with as many steps in all ({' and '.join(map(str, totals))}) joint training is right more often"
     if problem := _failed(rows):
         return Judgement(predicted, problem, "none", False)
     words, errors, verdicts = [], [], []
@@ -202,5 +202,7 @@ CLAIMS = (
         "joint-training", "slides: empirically probing the dynamics",
         "Training the three matrices jointly is faster than one after another, in the order in which they are learnt.",
         joint_cells, judge_joint,
+        "It was judged with 2,400 steps in all as well, where it held too (99.3 to 99.5% against 95.5 to 97.2%, the same "
+        "seeds); for its time that half is at preset paper alone now.",
     ),
 )  # fmt: skip

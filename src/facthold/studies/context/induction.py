@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Positive, Seeds
+from facthold.lab.fields import Count, Counts, Positive, Seeds
 from facthold.studies.context.base import MEMORIES
 from facthold.studies.context.heads import GenericHead, InductionHead
 from facthold.studies.judging import FRESH
@@ -40,19 +40,19 @@ class Grid:
     generic_steps: Count = 400
     generic_batch: Count = 16
     generic_check: Count = 20
-    short: Count = 600  # steps of shorter runs, which claim joint-training has too
+    totals: Counts = (600,)  # steps in all of joint and of staged training, in claim joint-training
     seeds: Seeds = (FRESH, FRESH + 1, FRESH + 2)  # 0 to 2 took part where the protocol was chosen
 
 
 PRESETS = {
     "smoke": Grid(
-        d=32, T=32, steps=120, batch=16, check_every=20, generic_d=16, generic_steps=40, generic_batch=8, short=60,
-        seeds=(0, 1),
+        d=32, T=32, steps=120, batch=16, check_every=20, generic_d=16, generic_steps=40, generic_batch=8,
+        totals=(60, 120), seeds=(0, 1),
     ),
     "quick": Grid(),
     "paper": Grid(
         d=256, steps=2400, batch=512, generic_d=128, generic_heads=4, generic_steps=1000, generic_batch=512,
-        seeds=(0, 1, 2, 3, 4),
+        totals=(600, 2400), seeds=(0, 1, 2, 3, 4),
     ),
 }  # fmt: skip
 
