@@ -202,7 +202,7 @@ CLAIMS = (
         "joint-training", "slides: empirically probing the dynamics",
         "Training the three matrices jointly is faster than one after another, in the order in which they are learnt.",
         joint_cells, judge_joint,
-        "It was judged with 2,400 steps in all as well, where it held too (99.3 to 99.5% against 95.5 to 97.2%, the same "
-        "seeds); for its time that half is at preset paper alone now.",
+        "It was judged with 2,400 steps in all as well, where it held too (99.3 to 99.5% against 95.5 to 97.2%, with "
+        "the same seeds); for its time that half is at preset paper alone now.",
     ),
 )  # fmt: skip
