@@ -53,6 +53,7 @@ INPUTS = {
     "cheap.toml": GRID + CHEAP,
     "facts.csv": "\n".join(",".join(row) for row in [("subject", "relation", "answer"), *FACTS]) + "\n",
     "edits.csv": "\n".join(",".join(row) for row in [("subject", "relation", "answer"), *EDITS]) + "\n",
+    "text.txt": "she sells sea shells by the sea shore; the shells she sells are sea shells, she is sure.\n" * 3,
 }
 FIGURE = ("fig1", "--preset", "smoke", "--store", STORE, "-o", "out", "--config")
 
@@ -70,6 +71,7 @@ class Job:
 
 WATCH = ("watch", "facts.csv", "--lr", "0.0002", "--steps", "500000", "-o", "watched")
 BUILD = ("build", "facts.csv", "-o", "model.safetensors")
+INDUCTION = ("induction", "text.txt", "-K", "2", "-T", "24", "-d", "16", "--steps", "60", "-o", "head.safetensors")
 JOBS = {
     job.name: job
     for job in (
@@ -78,6 +80,7 @@ JOBS = {
         Job("build", BUILD),
         Job("edit --file", ("edit", "model.safetensors", "--file", "edits.csv", "-o", "edited.safetensors"), BUILD),
         Job("watch -o", WATCH, keeps="kept what was seen up to step "),
+        Job("induction -o", INDUCTION),
         Job("figure --ray", ("figure", *FIGURE, "grid.toml"), on_ray=True),
     )
 }

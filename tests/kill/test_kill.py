@@ -1,4 +1,4 @@
-"""The short form of `make kill`: two cheap commands, each cut off once in every way, and a moment of two others."""
+"""The short form of `make kill`: two cheap commands, each cut off once in every way, and a moment of three others."""
 
 import errno
 import shutil
@@ -28,7 +28,7 @@ def test_a_command_that_was_cut_off_and_started_again_ends_as_if_nothing_had_hap
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "way"), [("reproduce", "SIGTERM"), ("build", "SIGKILL")])
+@pytest.mark.parametrize(("name", "way"), [("reproduce", "SIGTERM"), ("build", "SIGKILL"), ("induction -o", "SIGTERM")])
 def test_a_command_that_takes_longer_is_stopped_at_one_moment(name: str, way: str, tmp_path: Path) -> None:
     one = trial(JOBS[name], way, undisturbed(JOBS[name], (), tmp_path, runs=1), (), f"short {name} {way}")
     assert one.problems == []
