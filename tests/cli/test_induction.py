@@ -362,7 +362,7 @@ def test_sizes_that_cannot_be_watched_are_one_line(
 def test_sizes_of_a_head_do_not_go_with_facts(refuses: Callable[..., str]) -> None:
     for option in ("-K", "-T", "-d"):
         line = refuses("watch", "countries", option, "3")
-        assert f"{option} 3 is a size of an induction head; give --induction too" in line
+        assert f"{option} 3 does not go with facts: it is a size of an induction head; give --induction too" in line
 
 
 def test_options_about_facts_do_not_go_with_it(refuses: Callable[..., str]) -> None:

@@ -88,7 +88,7 @@ def watch(
         given = {name: value for name, value in sizes.items() if value is not None}
         text = None if facts is None else Path(facts)
         return watch_induction(text, Settings(seed=seed, **given), output, json)
-    refuse("is a size of an induction head; give --induction too", K=K, T=T, d=d)
+    refuse("does not go with facts: it is a size of an induction head; give --induction too", K=K, T=T, d=d)
     facts, optimiser = DEFAULT if facts is None else facts, SGD if optimiser is None else optimiser
     alpha = ALPHA if alpha is None else alpha
     from facthold.dynamics.population import SMALLEST
