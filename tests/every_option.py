@@ -34,7 +34,10 @@ BASES = {
     "ask": ["model.safetensors France capital", "model.safetensors --file questions.csv"],
     "edit": ["model.safetensors France capital Rome -o new.safetensors"],
     "locate": ["model.safetensors France capital", "model.safetensors --all"],
-    "watch": ["facts.csv --steps 8", "facts.csv --steps 8 --optimiser adam", "--induction text.txt --steps 2"],
+    "watch": [
+        "facts.csv --steps 8", "facts.csv --steps 8 --optimiser adam",
+        "--induction text.txt -K 1 -T 8 -d 8 --steps 2",
+    ],
     "induction": ["text.txt --built -K 1 -T 8 -d 8", "text.txt -K 1 -T 8 -d 8 --steps 2 --batch 2"],
     "figure": ["fig6 --preset smoke --dry-run"],
     "verify": ["gradient-step --preset smoke"],

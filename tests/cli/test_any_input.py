@@ -129,6 +129,7 @@ def test_nonsense_is_refused_with_every_recipe(data: st.DataObject) -> None:
         "induction text.txt -d 10000000", "induction text.txt --batch 10000000000",
         "induction text.txt --steps 1000000000", "induction text.txt --lr 1e30",
         "induction text.txt --steps 1000000 --batch 1000000", "watch --induction text.txt --steps 1000000000",
+        "watch --induction text.txt -T 10000000", "watch --induction text.txt -d 10000000",
     ],
 )  # fmt: skip
 def test_sizes_and_times_that_cannot_be_are_refused_at_once(arguments: str) -> None:

@@ -330,6 +330,41 @@ def test_ctrl_c_keeps_what_was_seen(
     assert (folder / "run.gif").exists()
 
 
+def test_a_head_that_is_watched_has_the_sizes_that_are_asked_for(cats: str, run: Run) -> None:
+    sizes = ("-K", "1", "-T", "8", "-d", "8", "--steps", "5")
+    code, out, err = run("watch", "--induction", cats, *sizes, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["K"], found["T"], found["d"], found["steps"]) == (1, 8, 8, 5)
+    _, learnt, _ = run("induction", cats, *sizes, "--json")
+    assert found["curves"] == json.loads(learnt)["curves"]  # it is the model that `induction` learns
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["-K", "14"], "-K 14 triggers leave none of the 14 characters to stand between them"),
+        (["-K", "0"], "-K 0 must be at least 1"),
+        (["-T", "3"], "-T 3: a trigger, its output and both again take 4 tokens"),
+        (["-T", "1000000"], "lower -T 1000000"),
+        (["-d", "10000000"], "lower -d 10000000"),
+        (["-d", "1.5"], "-d': Input should be a valid integer"),
+        (["--steps", "1000000", "-d", "2048"], "days here, or more; lower --steps, -T or -d"),
+    ],
+)
+def test_sizes_that_cannot_be_watched_are_one_line(
+    arguments: list[str], says: str, cats: str, folder: Path, refuses: Callable[..., str]
+) -> None:
+    assert says in refuses("watch", "--induction", cats, *arguments, "-o", "run")
+    assert [path.name for path in folder.iterdir()] == [cats]
+
+
+def test_sizes_of_a_head_do_not_go_with_facts(refuses: Callable[..., str]) -> None:
+    for option in ("-K", "-T", "-d"):
+        line = refuses("watch", "countries", option, "3")
+        assert f"{option} 3 does not go with facts: it is a size of an induction head; give --induction too" in line
+
+
 def test_options_about_facts_do_not_go_with_it(refuses: Callable[..., str]) -> None:
     for option, value in (("--alpha", "0.1"), ("--relations", "a,b"), ("--question", "a"), ("--optimiser", "adam")):
         assert f"{option} " in (line := refuses("watch", "--induction", option, value))

@@ -27,13 +27,19 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_figure_returns_its_rows_and_fits(store: Path, tmp_path: Path) -> None:
     drawn = run_figure("fig6", preset="smoke", store=store, compute=False, out=tmp_path)
-    assert [row["d"] for row in drawn.rows] == [6, 6, 8]
+    assert [row["d"] for row in drawn.rows] == [6, 8, 6]
     assert {fit.name.split(":")[0] for fit in drawn.fits} == {"mlp, fixed outputs"}
     assert sorted(file.name for file in drawn.files) == ["fig6-smoke.png", "fig6-smoke.svg"]
     assert drawn.missing == 0
     assert drawn.plot().axes
     frame = drawn.rows.to_pandas()
-    assert frame["spec.d"].tolist() == [6, 6, 8]
+    assert frame["spec.d"].tolist() == [6, 8, 6]
+
+
+def test_what_is_drawn_again_has_its_rows_in_the_order_of_what_was_computed(store: Path) -> None:
+    computed, again = (run_figure("fig6", preset="smoke", store=store, compute=compute) for compute in (True, False))
+    assert [row.key for row in again.rows] == [row.key for row in computed.rows]
+    assert [row.key for row in again.rows] != [row.key for row in results("capacity", store=store)]
 
 
 def test_a_stored_row_is_a_mapping_with_a_typed_cell(store: Path) -> None:

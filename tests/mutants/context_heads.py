@@ -90,6 +90,6 @@ MUTANTS: tuple[AnyMutant, ...] = (
         "context/sequences.py",
         "same = tokens[:, :, None] == after_same[:, None, :]",
         "same = tokens[:, :, None] == tokens[:, None, :]",
-        tests=("measure/test_looks.py",),
+        tests=("measure/test_attending.py",),
     ),
 )

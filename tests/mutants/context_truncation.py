@@ -2,7 +2,7 @@
 
 from mutants.harness import AnyMutant, Mutant, RowsMutant
 
-CUT, NOISY = "measure/test_truncate.py", "studies/context/test_truncation.py"
+CUT, ATTENDING, NOISY = "measure/test_truncate.py", "measure/test_attending.py", "studies/context/test_truncation.py"
 MUTANTS: tuple[AnyMutant, ...] = (
     Mutant(
         "truncation: the smallest singular values are kept",
@@ -30,7 +30,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
         "measure/attending.py",
         '"p_noise": p[:, noise_token]',
         '"p_noise": p[t, right]',
-        tests=(NOISY,),
+        tests=(ATTENDING,),
     ),
     Mutant(
         "noisy task: taught without noise",

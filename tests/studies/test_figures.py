@@ -40,6 +40,9 @@ def test_smoke_preset_from_cells_to_pictures(name: str, tmp_path: Path, smoke_st
     assert files[1].read_text().lstrip().startswith("<?xml")
     for fit in wanted.fits(rows):
         assert fit.interval[0] <= (fit.constant if fit.slope == 1.0 else fit.slope) <= fit.interval[1]
+    for alone in (rows[:1], rows[-1:]):  # what is stored so far is drawn, whatever is missing
+        assert wanted.plot(alone).axes
+        assert all(isinstance(line, str) for line in wanted.says(alone))
 
 
 @pytest.mark.parametrize("name", figures())

@@ -14,7 +14,7 @@ from facthold.cli.induction_view import about_prediction, say_found, say_sequenc
 from facthold.cli.inputs import refuse, writable_file
 from facthold.cli.printing import print_json, working
 from facthold.cli.texts import SHIPPED, counted
-from facthold.knowledge.settings import BUILT, PROBES, TRAINED, Settings, check_sequence
+from facthold.knowledge.settings import BUILT, PROBES, Settings, check_sequence
 
 if TYPE_CHECKING:
     from facthold.knowledge.induction import Induction
@@ -28,15 +28,17 @@ def induction(
         Path | None,
         typer.Argument(help=f"A text in UTF-8, of any length (default: the counts of {SHIPPED}).", show_default=False),
     ] = None,
-    K: int | None = o.option("-K", "Triggers: the K most frequent characters (default: 5)."),
+    K: o.Triggers = None,
     triggers: str | None = o.option("--triggers", "These characters instead, such as: 'aeiou'."),
     random: bool = o.flag("--random", "Other triggers in each sequence, drawn by their frequency."),
-    T: int | None = o.option("-T", f"Length of a sequence (default: {DEFAULT.T})."),
-    d: int | None = o.option("-d", f"Embedding dimension (default: {TRAINED}; built: {BUILT})."),
+    T: o.SequenceLength = None,
+    d: o.HeadDimension = None,
     steps: int | None = o.option("--steps", f"Training steps (default: {DEFAULT.steps})."),
     batch: int | None = o.option("--batch", f"Sequences in a step (default: {DEFAULT.batch})."),
     lr: float | None = o.option("--lr", f"Learning rate of Adam, which falls to zero (default: {DEFAULT.lr:g})."),
-    built: bool = o.flag("--built", "The construction of the slides instead of training: seconds."),
+    built: bool = o.flag(
+        "--built", f"The construction of the slides instead of training: seconds (default: -d {BUILT})."
+    ),
     prompt: str | None = o.option("--prompt", "Ask about this text, and not about a fresh sequence."),
     all: bool = o.flag("--all", "Every output that the context tells, and not only some."),
     model: Annotated[
@@ -92,7 +94,7 @@ def _loaded(path: Path) -> "Induction":
 
 def _made(text: Path | None, settings: Settings, prompt: str | None) -> tuple["Induction", str, float]:
     """The model, what its text is called, and the seconds that it took."""
-    bigrams, name = counted(text, settings)
+    bigrams, name = counted(text, settings, "-T or -d" if settings.built else "--steps, --batch, -T or -d")
     if prompt is not None:  # before it takes minutes
         check_sequence(prompt, bigrams, settings.T)
     from facthold.knowledge.induction import Lesson

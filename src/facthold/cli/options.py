@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from facthold.knowledge.settings import LENGTH, TRAINED
+
 
 def option(*names: str, default: Any = None) -> Any:
     """An option by its names and, last, its help; None where it is not given."""
@@ -65,6 +67,11 @@ Redraw = Annotated[
     ),
 ]
 ModelFile = Annotated[Path | None, named("--output", "-o", "Write the model as safetensors, with what it stores.")]
+
+# induction heads
+Triggers = Annotated[int | None, named("-K", "Triggers: the K most frequent characters (default: 5).")]
+SequenceLength = Annotated[int | None, named("-T", f"Length of a sequence (default: {LENGTH}).")]
+HeadDimension = Annotated[int | None, named("-d", f"Embedding dimension (default: {TRAINED}).")]
 
 # models by their size
 Recipe = Annotated[str, named("--recipe", "A recipe from `facthold list`.")]

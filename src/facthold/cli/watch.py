@@ -34,6 +34,7 @@ QUESTIONS = {DEFAULT: ("France, capital", "Japan, currency", "Brazil, language",
 SGD = "sgd"
 OPTIMISERS = {SGD: "gradient descent", "adam": "Adam"}
 LEAST_LR, MOST_LR = 1e-12, 1e6  # a shorter step moves no weight in float32
+HEAD = Settings()  # what an induction head has by default
 MOST_QUESTIONS = 5  # more do not fit below the curve
 
 
@@ -46,14 +47,21 @@ def watch(
         show_default=DEFAULT,
     ),
     induction: bool = o.flag("--induction", "Watch an induction head: FILE is a text (default: tiny Shakespeare)."),
+    K: o.Triggers = None,
+    T: o.SequenceLength = None,
+    d: o.HeadDimension = None,
     relations: o.SomeRelations = None,
     subjects: o.SomeSubjects = None,
     question: Annotated[
         list[str] | None,
         o.named("--question", f"Ask this each time: 'France, capital'. Up to {MOST_QUESTIONS} of them."),
     ] = None,
-    lr: float | None = o.option("--lr", "Length of a step (default: from the curvature of the loss)."),
-    steps: int | None = o.option("--steps", "Steps at most (default: twice what should be needed)."),
+    lr: float | None = o.option(
+        "--lr", f"Length of a step (default: from the curvature of the loss; with --induction {HEAD.lr:g})."
+    ),
+    steps: int | None = o.option(
+        "--steps", f"Steps at most (default: twice what should be needed; with --induction {HEAD.steps})."
+    ),
     alpha: float | None = o.option("--alpha", f"Every weight at the start (default: {ALPHA:g})."),
     optimiser: str | None = o.option("--optimiser", f"{' or '.join(OPTIMISERS)} (default: {SGD})."),
     seed: o.Seed = 0,
@@ -68,16 +76,19 @@ def watch(
 
     An answer is the one with most of the probability, or else one that is drawn, anew each time.
 
-    With --induction, watch the three memories of an induction head turn on (`facthold induction`).
+    With --induction, watch the three memories of an induction head turn on (`facthold induction`); -K, -T and -d are
+    its sizes.
     """
     if induction:
         about_facts = {"relations": relations, "subjects": subjects, "question": question or None, "alpha": alpha}
         refuse("does not go with --induction", **about_facts, optimiser=optimiser, on_conflict=on_conflict)
         from facthold.cli.watch_probes import watch_induction
 
-        given: dict[str, Any] = {name: x for name, x in (("lr", lr), ("steps", steps)) if x is not None}
+        sizes: dict[str, Any] = {"K": K, "T": T, "d": d, "lr": lr, "steps": steps}
+        given = {name: value for name, value in sizes.items() if value is not None}
         text = None if facts is None else Path(facts)
         return watch_induction(text, Settings(seed=seed, **given), output, json)
+    refuse("does not go with facts: it is a size of an induction head; give --induction too", K=K, T=T, d=d)
     facts, optimiser = DEFAULT if facts is None else facts, SGD if optimiser is None else optimiser
     alpha = ALPHA if alpha is None else alpha
     from facthold.dynamics.population import SMALLEST

@@ -38,7 +38,7 @@ def watch_induction(text: Path | None, settings: Settings, output: Path | None, 
         for path, kind in zip(paths(output), (table_of(("step", *CURVES)), GIF), strict=True):
             check_apart({"text": text, "output": path})
             writable_file(path, kind)
-    bigrams, name = counted(text, settings)
+    bigrams, name = counted(text, settings, "--steps, -T or -d")
     from facthold.knowledge.induction import Lesson
 
     began = time.perf_counter()
@@ -56,7 +56,8 @@ def watch_induction(text: Path | None, settings: Settings, output: Path | None, 
     about = _closing(probing, made, time.perf_counter() - began)
     files = [] if output is None else _save(probing, name, output)
     if json:
-        print_json({"text": name, **about} | ({"files": files} if files else {}))
+        sizes = {"K": made.task.K, "T": settings.T, "d": settings.dimension}
+        print_json({"text": name, **sizes, **about} | ({"files": files} if files else {}))
         return
     paragraph("\n".join(about["says"]))
     for path in files:

@@ -12,6 +12,7 @@ AT_LOOK = 64  # sequences of an evaluation, whose logits are held at once
 MOST_STEPS = 10**6
 LEAST_LR, MOST_LR = 1e-12, 1e6
 TRAINED, BUILT = 128, 256  # d: what is built needs more to be right nearly always
+LENGTH = 256  # T
 MATRICES = ("W_KQ^1", "W_KQ^2", "W_OV^2")  # the three that the slides train
 PROBES = ("W_OV^2", "W_KQ^2", "W_KQ^1")  # in the order in which the slides have them learnt
 
@@ -21,7 +22,7 @@ class Settings:
     """Sizes of the task, of the model and of its training."""
 
     K: int | None = None  # triggers; None: 5, or as many as leave a character that is none
-    T: int = 256
+    T: int = LENGTH
     d: int | None = None  # None: 128, or 256 where it is built
     steps: int = 600
     batch: int = 32

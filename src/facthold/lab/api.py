@@ -77,7 +77,8 @@ def run_figure(
         if compute:
             rows = run_cells(cells, kept, listener, place=place, title=name)
         else:
-            rows = kept.rows(keys=[cell.key for cell in cells])
+            stored = {row.key: row for row in kept.rows(keys=[cell.key for cell in cells])}
+            rows = Rows(stored[cell.key] for cell in cells if cell.key in stored)  # as they are computed
             if not rows:
                 again = "by compute=True"  # no command has changes that are in no file
                 if options is not None or not changes:

@@ -36,6 +36,16 @@ def loglog(axes: "Axes", title: str, x: str, y: str) -> None:
     frame(axes)
 
 
+def doubling(axes: "Axes") -> None:
+    """A logarithmic x axis for sizes that double: ticks at powers of two, few enough to stand beside each other."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(LogLocator(base=2, numticks=7))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axes.xaxis.minorticks_off()
+
+
 def frame(axes: "Axes", grid: str = "both") -> None:
     """Light grid lines (of 'x', 'y' or 'both'), and no box."""
     axes.grid(True, which="major", axis=grid, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]
@@ -94,3 +104,19 @@ def legend(axes: "Axes", **options: Any) -> None:
     """A legend, where there is something to name."""
     if axes.get_legend_handles_labels()[0]:
         axes.legend(**{"frameon": False, "fontsize": 8} | options)
+
+
+def legend_below(canvas: "Canvas", axes: "Axes", columns: int, title: str = "") -> None:
+    """One legend for all panels, of what one of them has, below them: there it covers nothing that is drawn."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        look = {"ncols": columns, "frameon": False, "fontsize": 9, "title": title}
+        canvas.legend(handles, labels, loc="outside lower center", **look)
+
+
+def nothing(words: str) -> "Canvas":
+    """A picture where there is nothing to draw, which says why."""
+    canvas, (axes,) = panels(1)
+    axes.text(0.5, 0.5, words, ha="center", va="center")
+    axes.set_axis_off()
+    return canvas

@@ -1,92 +1,18 @@
-"""The noisy task and its truncation: what is measured, of which models, and that the claim can say no."""
+"""The noisy task and its truncation: of which models, and that the claim can say no."""
 
 from typing import Any
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from facthold._util.keys import derive
-from facthold.construct.induction import induction_head
-from facthold.context.bigrams import Bigrams
-from facthold.context.sequences import BigramTask, Sequences
 from facthold.lab.registry import claim, figure
-from facthold.measure.attending import MEASURES, recalled_in_context, unambiguous
-from facthold.measure.truncate import truncate
-from facthold.models.causal import CausalTransformer
-from facthold.models.memory import MLPMemory
+from facthold.measure.attending import MEASURES
 from facthold.studies.context import truncation
 from facthold.studies.context.noisy import NoisyHead
 
-TASK = BigramTask.of(Bigrams.shipped(), K=1, T=24)
 CELL = NoisyHead(d=16, T=24, steps=20, batch=4, check_every=10, cuts=("F^2", "W_OV^2"), shares=(0.0, 1.0))
 Row = dict[str, Any]
-
-
-def with_noise_in_its_memory(size: float) -> CausalTransformer:
-    """An induction head whose last memory writes the noise token after the trigger, by one neuron of it."""
-    d, (trigger,) = 256, np.asarray(TASK.fixed)
-    model = induction_head(TASK.N, TASK.T, d, np.array([trigger]), key=derive("head"))
-    W = jnp.zeros((4 * d, d)).at[0].set(model.E[trigger])
-    V = jnp.zeros((4 * d, d)).at[0].set(size * model.U[TASK.noise_token])
-    sharper = eqx.tree_at(lambda m: m.layers[1].W_OV, model, 8 * model.layers[1].W_OV)
-    return eqx.tree_at(lambda m: m.layers[1].F, sharper, MLPMemory(W, V), is_leaf=lambda x: x is None)
-
-
-def measured(model: CausalTransformer, n: int = 48) -> dict[str, float]:
-    sequences = TASK.draw(n, key=derive("asked"))
-    sums, counted = recalled_in_context(model, sequences, unambiguous(sequences, TASK), TASK.noise_token)
-    return {name: float(total.sum() / counted.sum()) for name, total in sums.items()}
-
-
-def test_what_is_measured_is_what_a_loop_over_positions_measures() -> None:
-    model, sequences = with_noise_in_its_memory(9.0), TASK.draw(12, key=derive("loop"))
-    kept = unambiguous(sequences, TASK)
-    found, counted = recalled_in_context(model, sequences, kept, TASK.noise_token)
-    assert set(found) == set(MEASURES)
-    tokens, _, before = map(np.asarray, sequences)
-    logits, tau, (trigger,) = np.asarray(model(sequences.tokens)), int(TASK.noise_token), np.asarray(TASK.fixed)
-    n = 0
-    for i in range(12):
-        beta, sums = np.asarray(model.attention(sequences.tokens[i])[1]), dict.fromkeys(MEASURES, 0.0)
-        for t in range(TASK.T - 1):
-            if not (kept[i] and tokens[i, t] == trigger and before[i, t + 1] > 0):
-                continue
-            n += 1
-            p = np.exp(logits[i, t] - logits[i, t].max())
-            p /= p.sum()
-            after = [s for s in range(1, t + 1) if tokens[i, s - 1] == trigger]
-            right = tokens[i, t + 1]
-            values = (p[right], p[tau], logits[i, t, right] - logits[i, t, tau], logits[i, t].argmax() == right,
-                      beta[t, after].sum(), len(after) / (t + 1))  # fmt: skip
-            for name, value in zip(MEASURES, values, strict=True):
-                sums[name] += value
-        for name in MEASURES:
-            assert float(found[name][i]) == pytest.approx(sums[name], abs=1e-4), name
-    assert int(counted.sum()) == n > 20
-
-
-def test_without_a_memory_that_holds_the_noise_the_right_output_comes_back() -> None:
-    """Planted: the answer must be that of the head alone, and attention must not move."""
-    model = with_noise_in_its_memory(32.0)
-    full, cut = measured(model), measured(truncate(model, {"F^2": 0}).model)
-    assert full["p_noise"] > 0.9 > 0.1 > full["p_right"]
-    assert cut["p_right"] > 0.9 > 0.1 > cut["p_noise"]
-    assert cut["margin"] > 0 > full["margin"]
-    assert cut["looks"] == pytest.approx(full["looks"], abs=1e-6)
-    assert cut["looks"] > 0.9 > 0.5 > cut["looks_evenly"]
-    attention = measured(truncate(model, {"W_KQ^2": 0}).model)
-    assert attention["looks"] == pytest.approx(attention["looks_evenly"], abs=1e-5)
-
-
-def test_sequences_in_which_right_and_noise_cannot_be_told_apart_are_left_out() -> None:
-    (trigger,), tau = np.asarray(TASK.fixed), int(TASK.noise_token)
-    other = next(i for i in range(TASK.N) if i not in (trigger, tau))
-    tokens = jnp.array([[trigger, out, trigger, out] for out in (other, tau, trigger)])
-    outputs = jnp.array([[False, True, False, True]] * 3)
-    sequences = Sequences(tokens, outputs, jnp.zeros((3, 4), jnp.int32))
-    assert unambiguous(sequences, TASK).tolist() == [1, 0, 0]
 
 
 def test_it_is_trained_with_noise_and_asked_without() -> None:

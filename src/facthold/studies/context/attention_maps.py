@@ -13,6 +13,7 @@ from facthold.studies.context.heads import GenericHead
 from facthold.studies.context.induction import GENERIC, TWO, cells_of_kind, where
 
 LABELS = {" ": "␣", "\n": "⏎"}
+LENGTH = 32  # tokens that are drawn, of those that are kept: more could not be read
 
 
 @dataclass(frozen=True)
@@ -43,22 +44,24 @@ def label(row: Values) -> str:
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
-    canvas, axes = style.panels(2 * len(rows), width=6.4, height=6.2, rows=len(rows))
-    for r, pair in zip(rows, zip(axes[::2], axes[1::2], strict=True), strict=True):
+    """A column for each model, a row for each layer."""
+    canvas, axes = style.panels(2 * len(rows), width=4.4, height=4.8, rows=2, squeeze=False)
+    for j, r in enumerate(rows):
         drawn = r["map"]
-        text = [LABELS.get(character, character) for character in drawn["tokens"]]
-        for i, (layer, panel) in enumerate(zip(drawn["layers"], pair, strict=True)):
+        text = [LABELS.get(character, character) for character in drawn["tokens"][:LENGTH]]
+        for i, (layer, panel) in enumerate(zip(drawn["layers"], axes[j :: len(rows)], strict=True)):
             beta = np.full((len(text), len(text)), np.nan)
-            for t, row in enumerate(layer):
+            for t, row in enumerate(layer[:LENGTH]):
                 beta[t, : t + 1] = row
-            panel.imshow(beta, cmap="Blues", vmin=0, vmax=1, interpolation="none")
+            image = panel.imshow(beta, cmap="Blues", vmin=0, vmax=1, interpolation="none")
             for axis in (panel.xaxis, panel.yaxis):
-                axis.set_ticks(range(len(text)), text, fontsize=6, fontfamily="monospace")
-            for t, told in enumerate(drawn["told"][1:]):
+                axis.set_ticks(range(len(text)), text, fontsize=8, fontfamily="monospace")
+            for t, told in enumerate(drawn["told"][1:LENGTH]):
                 if told:  # from here the next token can be known
                     panel.get_yticklabels()[t].set(color=style.COLOURS[1], fontweight="bold")
             panel.set(title=f"{label(r)}: layer {i + 1}", xlabel="looked at", ylabel="from")
             panel.tick_params(length=0)
+    canvas.colorbar(image, ax=axes, label="share of the attention", location="bottom", shrink=0.5, aspect=50)
     return canvas
 
 

@@ -25,6 +25,13 @@ JUDGED = 512  # sequences that a finished model is judged on, other ones than th
 BLOCK = 32  # sequences asked at a time
 
 
+def symbol(matrix: str) -> str:
+    """The name of a matrix as a formula: W_OV^2 with both letters below."""
+    name, _, layer = matrix.partition("^")
+    base, _, below = name.partition("_")
+    return f"${base}_{{{below}}}^{layer}$" if below else f"${base}^{layer}$"
+
+
 @dataclass(frozen=True, kw_only=True)
 class BigramCell(Cell):
     """The bigram task of tiny Shakespeare, and a model of it."""

@@ -127,8 +127,10 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         sizes = sorted({r["N"]: r for r in found}.items())
         if sizes:
             x, y = zip(*((N, law(r)) for N, r in sizes), strict=True)
-            style.guide(axes, x, y, "by counting" if i == 0 else "")
-    style.loglog(axes, "one gradient step for a global bigram", "N, tokens", "samples for 95% recall")
+            style.guide(axes, x, y, "", color=style.COLOURS[i])
+    style.guide(axes, [], [], "the same, by counting")  # in the colour of each
+    style.loglog(axes, "one gradient step for a global bigram", "N, tokens of the vocabulary", "samples for 95% recall")
+    style.doubling(axes)
     style.legend(axes)
     return canvas
 

@@ -1,15 +1,16 @@
 """The bigram task: one layer of attention guesses, two layers look the answer up, by three memories that are learnt in
 an order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Count, Counts, Positive, Seeds
-from facthold.studies.context.base import MEMORIES
+from facthold.studies.context.base import MEMORIES, symbol
 from facthold.studies.context.heads import GenericHead, InductionHead
 from facthold.studies.judging import FRESH
 
@@ -18,9 +19,9 @@ TWO, ONE, RELU, GENERIC = "two layers", "one layer", "one layer and a ReLU layer
 KINDS = (TWO, ONE, RELU, GENERIC)
 RULES = {"mode": "most frequent output so far", "counts": "by counts of tokens", "bigram": "global bigrams"}
 PROBES = {
-    "W_OV^2": r"$W_{OV}^2$: token to output", "W_KQ^2": r"$W_{KQ}^2$: trigger to what follows it",
-    "W_KQ^1": r"$W_{KQ}^1$: position to the one before",
+    "W_OV^2": "token to output", "W_KQ^2": "trigger to what follows it", "W_KQ^1": "position to the one before",
 }  # fmt: skip
+LINES = ("-", "--", "-.")  # two of the probes are often the same: through dashes both are seen
 
 
 @dataclass(frozen=True)
@@ -96,30 +97,36 @@ def of_kind(rows: Sequence[Values], kind: str) -> list[Values]:
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
-    canvas, (left, right) = style.panels(2, width=6.0, height=4.4)
+    canvas, (left, right) = style.panels(2, width=6.4, height=5.0)
     for i, kind in enumerate(KINDS):
-        for j, r in enumerate(of_kind(rows, kind)):
+        for r, look in shaded(of_kind(rows, kind), f"{kind}, d = {{d}}"):
             sequences = r["batch"] * np.array(r["curves"]["steps"])
-            left.plot(sequences, r["curves"]["accuracy"], color=style.COLOURS[i], linewidth=1.4, alpha=1 - 0.25 * j,
-                      label=None if j else f"{kind}, d = {r['d']}")  # fmt: skip
+            left.plot(sequences, r["curves"]["accuracy"], color=style.COLOURS[i], **look)
     for i, (rule, words) in enumerate(RULES.items()):
         level = fmean(r["baselines"][rule] for r in rows)
         left.axhline(level, **style.GUIDE | {"linestyle": ("--", ":", "-.")[i]}, label=f"{words}: {level:.0%}")
-    first = of_kind(rows, TWO)[0]
-    left.set(title=f"outputs that the context tells (K = {first['K']}, T = {first['T']})",
-             xlabel="sequences seen", ylabel="share right", ylim=(0, 1.02))  # fmt: skip
-    left.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.95), ncol=2)
+    left.set(title=f"outputs that the context tells (K = {rows[0]['K']}, T = {rows[0]['T']})",
+             xlabel="sequences seen", ylabel="share right")  # fmt: skip
+    two = of_kind(rows, TWO)
     for i, (matrix, words) in enumerate(PROBES.items()):
-        for j, r in enumerate(of_kind(rows, TWO)):
-            right.plot(r["curves"]["steps"], r["curves"][matrix], color=style.COLOURS[i], linewidth=1.4,
-                       alpha=1 - 0.25 * j, label=None if j else words)  # fmt: skip
-    right.set(title=f"memory recall probes of two layers (d = {first['d']})",
-              xlabel=f"steps of {first['batch']} sequences", ylabel="share of associations recalled",
-              ylim=(0, 1.02))  # fmt: skip
-    right.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1, 0.9))
+        for r, look in shaded(two, f"{symbol(matrix)}: {words}"):
+            right.plot(r["curves"]["steps"], r["curves"][matrix], LINES[i], color=style.COLOURS[i], **look)
+    right.set(title="memory recall probes of two layers" + (f" (d = {two[0]['d']})" if two else ""),
+              xlabel=f"steps of {two[0]['batch']} sequences" if two else "steps",
+              ylabel="share of associations recalled")  # fmt: skip
     for axes in (left, right):
+        axes.set_ylim(-0.01, 1.02)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
         style.frame(axes)
+        style.legend(axes, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     return canvas
+
+
+def shaded(group: Sequence[Values], label: str) -> Iterator[tuple[Values, dict[str, Any]]]:
+    """How to draw each seed of a group: the first has the label, the others are paler."""
+    for j, r in enumerate(group):
+        pale = 1 - 0.7 * j / len(group)
+        yield r, {"linewidth": 1.4, "alpha": pale, "label": None if j else label.replace("{d}", str(r["d"]))}
 
 
 def says(rows: Sequence[Values]) -> list[str]:

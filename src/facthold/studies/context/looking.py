@@ -13,10 +13,10 @@ SHOWN = 48  # tokens of the sequence that is shown
 
 
 def looked(cell: BigramCell, model: Any) -> Result:
-    """``looks``, layer by layer (`measure.looks.Looks`), and ``map``: the tokens of the sequence that is shown, which
-    of them the context tells, and the attention of each layer from each to those up to it."""
+    """``looks``, layer by layer (`measure.attending.Looks`), and ``map``: the tokens of the sequence that is shown,
+    which of them the context tells, and the attention of each layer from each to those up to it."""
     from facthold.context.bigrams import Bigrams
-    from facthold.measure.looks import looks, maps, shown
+    from facthold.measure.attending import looks, maps, shown
 
     task, about = cell.task(), (cell.K, cell.T, int(cell.random))
     found = looks(model, task, BLOCK, key=derive("looks", cell.seed, *about))

@@ -8,14 +8,13 @@ from typing import Any
 from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Count, Counts, Positive, Seeds, Share
 from facthold.measure.capacity import FOUND
-from facthold.studies.context.base import MEMORIES, RECIPES, BuiltHead
+from facthold.studies.context.base import MEMORIES, RECIPES, BuiltHead, symbol
 from facthold.studies.context.heads import TRAINED, SmallestHead
 from facthold.studies.judging import FRESH, grouped
 
 OUTER, SOLVED = RECIPES
 LOUD = "outer products, position 0 not silenced"
 SERIES = (OUTER, LOUD, SOLVED, TRAINED)
-TITLES = {"W_KQ^1": r"$W_{KQ}^1$", "W_KQ^2": r"$W_{KQ}^2$", "W_OV^2": r"$W_{OV}^2$"}
 
 
 @dataclass(frozen=True)
@@ -78,22 +77,25 @@ def points(rows: Sequence[Values]) -> dict[str, list[dict[str, Any]]]:
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
-    canvas, axes = style.panels(4, width=4.2, height=3.8)
+    canvas, axes = style.panels(4, width=4.2, height=4.2)
     for i, (label, heads) in enumerate(points(rows).items()):
         by_d = grouped(heads, lambda head: head["d"])
         measures = [lambda head: head["accuracy"], *(lambda head, m=m: head["probes"][m] for m in MEMORIES)]
         for panel, measure in zip(axes, measures, strict=True):
             means = [(d, fmean(measure(head) for head in group)) for d, group in by_d.items()]
-            style.points(panel, means, i, label=label, linestyle=(0, (4, 2)) if label == LOUD else "-")
+            look = {"markersize": 8 - 1.5 * i, "linestyle": (0, (4, 2)) if label == LOUD else "-"}  # many are at 1
+            style.points(panel, means, i, label=label, **look)
             panel.plot([h["d"] for h in heads], [measure(h) for h in heads], ".", color=style.COLOURS[i], alpha=0.4)
     goal = next((r["goal"] for r in rows if r["kind"] == SmallestHead.kind), 0.99)
-    axes[0].axhline(goal, **style.GUIDE)
-    titles = ["outputs that the context tells", *(f"probe of {TITLES[matrix]}" for matrix in MEMORIES)]
+    axes[0].axhline(goal, **style.GUIDE, label=f"left: goal of the searches, {goal:.0%}")
+    titles = ["outputs that the context tells", *(f"probe of {symbol(matrix)}" for matrix in MEMORIES)]
     for panel, title in zip(axes, titles, strict=True):
-        panel.set(title=title, xlabel="d", ylim=(0, 1.03), xscale="log")
+        panel.set(title=title, xlabel="d, embedding dimension", ylim=(-0.03, 1.03))
+        style.doubling(panel)
         style.frame(panel)
     axes[0].set_ylabel("share right")
-    style.legend(axes[0], fontsize=7, loc="lower right")
+    axes[1].set_ylabel("share of associations recalled")
+    style.legend_below(canvas, axes[0], columns=5)
     return canvas
 
 

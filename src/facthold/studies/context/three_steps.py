@@ -16,6 +16,7 @@ from facthold._util.keys import derive
 from facthold._util.memory import Parts, bytes_of
 from facthold.lab import Cell, Figure, Result, Values, style
 from facthold.lab.fields import Between, Count, Each, Positive, Seeds, Whole
+from facthold.studies.context.base import symbol
 from facthold.studies.judging import grouped
 from facthold.theory.first_steps import contrast_of_positions
 
@@ -154,7 +155,7 @@ def along(rows: Sequence[Values]) -> dict[str, list[list[Values]]]:
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
-    canvas, all_axes = style.panels(4, width=4.4, height=4.2)
+    canvas, all_axes = style.panels(4, width=4.4, height=4.4)
     for axes, (name, line) in zip(all_axes, along(rows).items(), strict=True):
         axis = AXES[name]
         for i, matrix in enumerate(MATRICES):
@@ -162,25 +163,28 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
             shares = [[r["probes"][matrix] for r in group] for group in line]
             mean = np.array([fmean(values) for values in shares])
             spread = [mean - [min(values) for values in shares], [max(values) for values in shares] - mean]
-            label = f"${matrix.replace('OV', '{OV}').replace('KQ', '{KQ}')}$"
-            axes.errorbar(x, mean, yerr=spread, **style.mark(i), markersize=5, linewidth=1, capsize=3, label=label)
-        axes.axhline(ENOUGH, **style.GUIDE)
-        axes.set(title=axis.title, xlabel=axis.label, ylabel="probe after three steps", ylim=(-0.02, 1.05))
+            look = style.mark(i) | {"markersize": 9 - 2 * i, "linewidth": 2.2 - 0.6 * i}  # all are seen where all are 1
+            axes.errorbar(x, mean, yerr=spread, **look, capsize=3, label=symbol(matrix))
+        axes.axhline(ENOUGH, **style.GUIDE, label=f"{ENOUGH:g}: recovered")
+        axes.set(title=axis.title, xlabel=axis.label, ylim=(-0.02, 1.05))
         if axis.log:
-            axes.set_xscale("log", base=2)
+            style.doubling(axes)
         style.frame(axes)
-        style.legend(axes)
+    all_axes[0].set_ylabel("probe after three steps")
+    style.legend_below(canvas, all_axes[0], columns=4)
     return canvas
 
 
 def says(rows: Sequence[Values]) -> list[str]:
     """Where it stops to work: the first value of each axis at which the mean of a probe is below `ENOUGH`."""
-    usual = [r for r in rows if not r["d"] and not r["text"]]
-    N, T, n = (Counter(r[name] for r in usual).most_common(1)[0][0] for name in ("N", "T", "samples"))
-    base = [r for r in usual if (r["T"], r["samples"]) == (T, n)]
-    probes = ", ".join(f"{matrix} {fmean(r['probes'][matrix] for r in base):.3f}" for matrix in MATRICES)
-    right = fmean(r["accuracy"] for r in base)
-    lines = [f"one-hot, N = {N}, T = {T}, {n:,} sequences for each step: {probes}; predicts {right:.1%} of the outputs"]
+    lines = []
+    T, n = (Counter(r[name] for r in rows).most_common(1)[0][0] for name in ("T", "samples"))
+    if base := [r for r in rows if (r["d"], r["text"], r["T"], r["samples"]) == (0, 0, T, n)]:
+        probes = ", ".join(f"{matrix} {fmean(r['probes'][matrix] for r in base):.3f}" for matrix in MATRICES)
+        lines.append(
+            f"one-hot, N = {base[0]['N']}, T = {T}, {n:,} sequences for each step: {probes}; predicts "
+            f"{fmean(r['accuracy'] for r in base):.1%} of the outputs"
+        )
     for name, line in along(rows).items():
         axis, words = AXES[name], []
         for matrix in MATRICES:

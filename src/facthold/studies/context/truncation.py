@@ -16,10 +16,14 @@ LAST = "F^2"  # the slides: ablating late-layer MLPs changes the prediction from
 DROPPED, TENTH = 0.0, 0.1
 MEMORY = ("F^2", "F.W^2", "F.V^2")
 LEAST = 1e-3  # what counts as a change of a probability at all: rounding makes none of this size
-DRAWN = ("F^2", "F.W^2", "F.V^2", "F^1", "F^1+F^2", "W_OV^2", "W_KQ^2")
 PANELS = {
     "p_right": "probability of the right output", "p_noise": "probability of the noise token",
-    "looks": "attention to outputs so far",
+    "looks": "attention of layer 2 to outputs so far",
+}  # fmt: skip
+WORDS = {
+    "F^2": "memory of layer 2, $F^2$", "F.W^2": "first matrix of $F^2$", "F.V^2": "second matrix of $F^2$",
+    "F^1": "memory of layer 1, $F^1$", "F^1+F^2": "both memories", "W_OV^2": "output-value matrix of layer 2",
+    "W_KQ^2": "key-query matrix of layer 2",
 }  # fmt: skip
 
 
@@ -67,23 +71,30 @@ def sound(rows: Sequence[Values]) -> list[Values]:
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     groups = sorted(grouped(sound(rows), protocol).items(), reverse=True)
+    if not groups:
+        return style.nothing("every run diverged")
     canvas, axes = style.panels(len(PANELS) * len(groups), width=4.6, height=3.9, rows=len(groups), squeeze=False)
     for i, (how, group) in enumerate(groups):
-        ranks = [one["r"] for one in group[0]["truncated"][: len(group[0]["shares"])]]
+        shares = kept(group[0])
         for ax, (name, words) in zip(axes[i * len(PANELS) :], PANELS.items(), strict=False):
-            for j, cut in enumerate(cut for cut in DRAWN if cut in group[0]["cuts"]):
-                curves = [[*(at(r, cut, share, name) for share in r["shares"]), r["full"][name]] for r in group]
+            for j, cut in enumerate(cut for cut in WORDS if cut in group[0]["cuts"]):
+                curves = [[*(at(r, cut, share, name) for share in shares.values()), r["full"][name]] for r in group]
                 means = [fmean(values) for values in zip(*curves, strict=True)]
-                ax.plot(range(len(means)), means, **style.mark(j), markersize=4, linewidth=1.2, label=cut)
+                ax.plot(range(len(means)), means, **style.mark(j), markersize=4, linewidth=1.2, label=WORDS[cut])
                 for curve in curves:
                     ax.plot(range(len(curve)), curve, color=style.COLOURS[j], linewidth=0, marker=".", alpha=0.4)
             ax.set(title=f"{words}\n{how}", ylim=(-0.02, 1.02), xlabel=f"rank that is kept, of d = {group[0]['d']}")
-            ax.set_xticks(range(len(ranks) + 1), [*map(str, ranks), "all"])
+            ax.set_xticks(range(len(shares) + 1), [*map(str, shares), "all"])
             style.frame(ax)
         even = fmean(r["full"]["looks_evenly"] for r in group)
-        axes[i * len(PANELS) + 2].axhline(even, **style.GUIDE, label="the same to all positions")
-        style.legend(axes[i * len(PANELS) + 2])
+        axes[i * len(PANELS) + 2].axhline(even, **style.GUIDE, label="right: attention to all positions alike")
+    style.legend_below(canvas, axes[2], columns=4, title="what is truncated")
     return canvas
+
+
+def kept(row: Values) -> dict[int, float]:
+    """Each rank that is kept, and a share of d that gives it: where d is small, several do."""
+    return dict(sorted((int(at(row, row["cuts"][0], share, "r")), share) for share in row["shares"]))
 
 
 def says(rows: Sequence[Values]) -> list[str]:

@@ -14,6 +14,10 @@ from facthold.studies.judging import grouped
 from facthold.studies.zipf.truncated import TruncatedFacts
 
 UNIFORM, SUBJECTS, RELATIONS = "all facts equally often", "subjects by a power law", "relations by a power law"
+MATRICES = {
+    "mlp": "both matrices of the MLP", "mlp.W": "first matrix of the MLP (W)", "mlp.V": "second matrix of the MLP (V)",
+    "W_OV": "output-value matrices of all heads",
+}  # fmt: skip
 KEPT = 0.9  # of the full model's recall: which facts went first is looked at where less is left
 
 
@@ -125,8 +129,10 @@ def _pair(found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], a: str, 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     groups = sorted(grouped(sound(rows), law).items())
+    if not groups:
+        return style.nothing("every run diverged")
     cuts = groups[0][1][0]["cuts"]
-    canvas, axes = style.panels(len(groups) * len(cuts), width=4.0, height=3.4, rows=len(groups))
+    canvas, axes = style.panels(len(groups) * len(cuts), width=4.0, height=3.7, rows=len(groups))
     for i, (name, group) in enumerate(groups):
         for j, cut in enumerate(cuts):
             ax = axes[i * len(cuts) + j]
@@ -134,11 +140,13 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
             ranks = [one["r"] for one in ladders[0]]
             for k, (words, value) in enumerate(GROUPS.items()):
                 left = [fmean(value(np.array(f["by"])) for f in place) for place in zip(*ladders, strict=True)]
-                dashes = ("-", "--", ":")[k // 2]
-                ax.plot(ranks, left, dashes, color=style.COLOURS[k % 2], linewidth=1.3, label=words)
-            ax.set(title=f"{cut}: {name}", xlabel="rank that is kept", ylabel="recall", ylim=(-0.02, 1.02))
+                pair, dashes = k // 2, ("-", "--")[k % 2]
+                width = 2.4 - 0.6 * pair  # two pairs may be the same facts, and both are seen
+                ax.plot(ranks, left, dashes, color=style.COLOURS[pair], linewidth=width, label=words)
+            title = f"{MATRICES.get(cut, cut)}\n{name}"
+            ax.set(title=title, xlabel="rank that is kept", ylabel="" if j else "recall", ylim=(-0.02, 1.02))
             style.frame(ax)
-    style.legend(axes[0], fontsize=7, loc="lower right")
+    style.legend_below(canvas, axes[0], columns=3)
     return canvas
 
 
