@@ -9,7 +9,7 @@ in both sums, and wins where it is the only one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -126,7 +126,7 @@ def attention_only(
     subsets = partition_into(problem, H) if per_head is None else partition(problem, per_head)
     if len(subsets) > H:
         raise ValueError(f"H={H} heads of {per_head} tokens each are too few: the partition needs {len(subsets)}")
-    W_V = sphere_without_EOS(problem, len(subsets), d_h, key=fold(key, "values"))
+    W_V = np.stack([*sphere_without_EOS(problem, len(subsets), d_h, key=fold(key, "values"))])
     memory = [projected_memory(problem, tokens, w) for tokens, w in zip(subsets, W_V, strict=True)]
     keys = hebbian_keys(problem, subsets)
     return assemble(problem, subsets, keys, W_V, np.stack(memory), H=H, beta=beta)
@@ -141,12 +141,14 @@ def projected_memory(problem: FactualRecall, tokens: Tokens, w: OneHead) -> OneH
     return problem.d / len(w) * (w @ phi[tokens].T) @ (among @ phi[problem.n_tokens :])[tokens]
 
 
-def sphere_without_EOS(problem: FactualRecall, n: int, d_h: int, *, key: PRNGKeyArray) -> Heads:
-    """w_i uniform on the unit sphere, orthogonal to phi(EOS): a head that attends to EOS then adds nothing."""
-    w = host_generator(key).standard_normal((n, d_h, problem.d))
-    EOS = problem.phi[problem.EOS].astype(np.float64)
-    w -= (w @ EOS)[..., None] * EOS / (EOS @ EOS)
-    return w / np.linalg.norm(w, axis=-1, keepdims=True)
+def sphere_without_EOS(problem: FactualRecall, n: int, d_h: int, *, key: PRNGKeyArray) -> Iterator[OneHead]:
+    """w_i uniform on the unit sphere, orthogonal to phi(EOS): a head that attends to EOS then adds nothing. A head at a
+    time: all of them may be hundreds of megabytes, and three times as slow."""
+    generator, EOS = host_generator(key), problem.phi[problem.EOS].astype(np.float64)
+    for _ in range(n):
+        w = generator.standard_normal((d_h, problem.d))
+        w -= (w @ EOS)[:, None] * EOS / (EOS @ EOS)
+        yield w / np.linalg.norm(w, axis=-1, keepdims=True)
 
 
 def assemble(

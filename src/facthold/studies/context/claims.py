@@ -19,6 +19,7 @@ GOAL = 0.99  # the slides' share for two layers
 FROM_START = 0.95  # share of the errors that position 0 has to explain
 WIDE, NARROW = 256, 128  # dimensions at which the construction works, and at which it does not
 UNSEEN = tuple(range(FRESH + 20, FRESH + 32))  # the figure's seeds, and 110 to 112, took part in its design
+FEW = 3  # of them at the dimension at which it does not work: it is 20 points off there
 SMALL = {WIDE: 64, NARROW: 32}  # the same at preset smoke
 
 
@@ -73,9 +74,11 @@ def judge_two_layers(rows: Rows) -> Judgement:
 def built_cells(preset: str) -> list[Cell]:
     grid = replace(probes.FIGURE.grid(preset), seeds=UNSEEN if preset != "smoke" else (0, 1))
     wide, narrow = (SMALL[d] if preset == "smoke" else d for d in (WIDE, NARROW))
+    few = replace(grid, seeds=grid.seeds[:FEW])
     return [
-        *probes.built_cells(grid, (wide, narrow), silent=True), *probes.built_cells(grid, (wide,), silent=False)
-    ]  # fmt: skip
+        *probes.built_cells(few, (narrow,), silent=True),
+        *(cell for silent in (True, False) for cell in probes.built_cells(grid, (wide,), silent=silent)),
+    ]
 
 
 def judge_built(rows: Rows) -> Judgement:
@@ -178,6 +181,7 @@ CLAIMS = (
         "One layer of attention with a linear readout is right on as many outputs in context as the most frequent "
         "output so far, within five points.",
         lambda preset: _of((ONE, RELU), preset), judge_one_layer,
+        "It was judged after 2,400 steps first, as two layers are: 52.5 to 53.8%, which it had after 200.",
     ),
     Claim(
         "two-layers", "slides: transformers on the bigram task",
