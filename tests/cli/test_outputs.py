@@ -168,6 +168,53 @@ def test_an_older_output_of_the_same_kind_is_replaced_and_that_is_said(
     assert "already" not in run("make", "-N", "4", "-d", "4", "-o", "new.safetensors")[2]
 
 
+OTHERS = [
+    (["build", "t.csv", "-o", "y.csv"], "y.csv ends in .csv, and what is written is a model", ".safetensors"),
+    (["edit", "m.safetensors", "Ghana", "continent", "Asia", "-o", "new.json"], "is a model", ".safetensors"),
+    (["make", "-N", "4", "-d", "4", "-o", "m.sqlite"], "is a model", ".safetensors"),
+    (["make", "-N", "4", "-d", "4", "-o", "m.safetensors.gz"], "ends in .gz, and", ".safetensors"),
+    (["bits", "m.safetensors", "--bits", "8", "-o", "m.PNG"], "ends in .png, and", ".safetensors"),
+    ([*COMMANDS["induction"], "-o", "x.csv"], "is a model", ".safetensors"),
+    (["results", "--parquet", "-o", "r.csv"], "is a Parquet file", ".parquet"),
+    (["results", "--csv", "-o", "r.parquet"], "is a table that begins with the columns key", ".csv"),
+    (["results", "--csv", "-o", "r.tsv"], "ends in .tsv, and what is written is a table", ".csv"),
+    (["results", "--csv", "-o", "r.csv.gz"], "ends in .gz, and what is written is a table", ".csv"),
+    (["ask", "m.safetensors", "--file", "q.csv", "-o", "a.html"], "is a table with the columns", ".csv"),
+    (["plan", "--calibrate", "-o", "c.csv"], "is JSON that begins with", ".json or .jsonl or .ndjson"),
+    (["watch", "t.csv", "--steps", "1", "-o", "w.png"], "is a GIF and a table", ".gif"),
+    (["figure", "fig5", "--preset", "smoke", "-o", "fig5.png"], "is a folder; give a name without that", ""),
+    (["reproduce", "fig5", "--preset", "smoke", "-o", "r.html"], "is a folder; give a name without that", ""),
+    (
+        ["verify", "gradient-step", "--preset", "smoke", "--store", "r.csv"],
+        "is a store of results",
+        ".sqlite or .sqlite3 or .db",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says", "expected"), OTHERS, ids=lambda given: " ".join(given)[:40])
+def test_the_ending_of_another_kind_is_refused_before_anything_is_computed(
+    arguments: list[str], says: str, expected: str, files: dict[str, bytes], folder: Path, refuses: Callable[..., str]
+) -> None:
+    line = refuses(*arguments)
+    assert says in line
+    assert line.endswith(f"a name that ends in {expected}" if expected else says)
+    assert {path.name for path in folder.iterdir()} == set(files)
+
+
+@pytest.mark.parametrize("name", ["m", "m.bak", "m.safetensors.old", "m.SAFETENSORS", "model.v1.2", ".csv", "m.csv."])
+def test_any_other_ending_is_free(name: str, folder: Path, run: Run) -> None:
+    code, _, err = run("make", "-N", "4", "-d", "4", "-o", name)
+    assert code == 0, err
+    assert kind_of(folder / name) == MODEL
+
+
+def test_python_refuses_the_ending_of_another_kind_too(tmp_path: Path) -> None:
+    with pytest.raises(FactholdError, match=r"ends in .json, and what is written is a model; .* .safetensors$"):
+        Model(*countries()).save(tmp_path / "m.json")
+    assert not list(tmp_path.iterdir())
+
+
 def test_links_to_an_input_are_the_input(files: dict[str, bytes], folder: Path, run: Run) -> None:
     (folder / "link.safetensors").symlink_to("m.safetensors")
     os.link(folder / "m.safetensors", folder / "hard.safetensors")
@@ -184,8 +231,8 @@ KINDS = {
     b"<!doctype html><title>mine</title>": "a page that facthold did not write", "\ufeff".encode(): EMPTY,
     b' {"a": 1}': json_of("a"), b'[\n{"subject": "x"}]': json_of("subject"), b"[1]": "JSON", b"{}": "JSON",
     b'{"a \\"b\\"": 1}': json_of('a \\"b\\"'), b'["a", {"b": 1}]': "JSON",
-    b"a,b\n1,2": table_of(["a", "b"]), "\ufeffa, b\n".encode(): table_of(["a", "b"]), b"a\tb\n": table_of(["a", "b"]),
-    b"\xff\xfe\x00a": OTHER, b"text with \0": OTHER,
+    b"a,b\n1,2": table_of(["a", "b"]), "\ufeffa, b\n".encode(): table_of(["a", "b"]),
+    b"a\tb\n": table_of(["a", "b"], "\t"), b"\xff\xfe\x00a": OTHER, b"text with \0": OTHER,
     b"key,kind,version,spec.d\n": table_of(["key", "kind", "version"]),
 }  # fmt: skip
 

@@ -124,7 +124,8 @@ def kind_for(path: Path) -> str:
     ending = ending_of(path, WRITERS)
     if ending is None:
         raise FactholdError(f"{path}: facts are written to files whose names end in {endings(WRITERS)}")
-    kind = json_of(COLUMNS[0]) if "json" in ending else PARQUET if ending == ".parquet" else table_of(COLUMNS)
+    table = table_of(COLUMNS, "\t" if ending == ".tsv" else ",")
+    kind = json_of(COLUMNS[0]) if "json" in ending else PARQUET if ending == ".parquet" else table
     return packed(kind) if is_packed(path) else kind
 
 

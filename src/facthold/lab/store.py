@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from facthold._util.errors import FactholdError, optional
-from facthold._util.files import check_room
+from facthold._util.files import STORE, check_ending, check_room
 from facthold.lab.cells import Cell, Result, cell_of, key_of
 from facthold.lab.provenance import Provenance, provenance
 
@@ -219,6 +219,8 @@ class Store(contextlib.AbstractContextManager["Store"]):
                 raise self._refuse(f"there is no folder {self.path.parent}; make it first, or check the name")
             if not create and not self.path.exists():
                 raise self._refuse(f"there is no such file yet; compute something first, {_ELSEWHERE}")
+            if not self.path.exists():  # one that is there is known by its first bytes
+                check_ending(self.path, STORE, "store")
         except OSError as error:
             raise self._refuse(f"its folder: {error.strerror or error}; give another store") from error
 
