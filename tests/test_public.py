@@ -97,7 +97,7 @@ def test_p_of_a_frame_is_read(frame: Any) -> None:
         (FRAME.rename(columns={"answer": "anwser"}), "facts: no column 'answer' .*; rename 'anwser'"),
         (FRAME.assign(p=[0.5, 0.5, -1]), "facts, row 2: p is -1.0; it must be 0 or more"),
         (FRAME.assign(p=[0.5, 0.5, 0.5]), r"facts, column p: .* sums to 1\.5"),
-        (FRAME[:0], "facts has a header and no facts"),
+        (FRAME[:0], "facts has no facts in it"),
         ([*ROWS, ("a", "b")], r"facts, row 3 is \('a', 'b'\); write it as \(subject, relation, answer\)"),
         ([("a", "r", None)], "facts, row 0: the answer is empty"),
         (["abc"], "facts, row 0 is 'abc'"),

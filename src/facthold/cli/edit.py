@@ -86,7 +86,7 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
             if answers.setdefault((s, r), a) != a:
                 raise FactholdError(f"{file}: ({s}, {r}) is to be {answers[s, r]!r} and {a!r}; keep one of them")
     if not rows:
-        raise FactholdError(f"{file} has a header and nothing below it; write a line for each fact")
+        raise FactholdError(f"{file} has no facts in it; write one or more")
     return rows
 
 

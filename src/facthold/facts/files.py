@@ -16,7 +16,7 @@ from facthold._util.errors import FactholdError, check_one_of, optional, shorten
 from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
 from facthold.facts.contents import is_packed
 from facthold.facts.formats import COLUMNS, ending_of, endings, source_of
-from facthold.facts.names import clean, unfit
+from facthold.facts.names import blank, clean, unfit
 from facthold.facts.problem import check_distribution
 from facthold.facts.table import ON_CONFLICT, FactTable, Row
 
@@ -63,7 +63,7 @@ def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float
             conflicts[s, r] = f"{source.unit} {number}: the fact ({_quoted(s)}, {_quoted(r)}) {answers}"
         rows.append((s, r, a))
     if not rows:
-        raise FactholdError(f"{source.name} has a header and no facts; give a row subject, relation, answer for each")
+        raise FactholdError(f"{source.name} has no facts in it; give subject, relation and answer of each")
     if conflicts and on_conflict == "error":
         raise _conflict(source.name, list(conflicts.values()))
     table = FactTable.from_rows(rows, on_conflict)
@@ -104,7 +104,7 @@ def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     path = Path(path)
     kind = kind_for(path)
     for i, row in enumerate(rows, 1):  # so that what is written can be read
-        if len(row) != len(COLUMNS) or any(name is None or not str(name).strip() for name in row):
+        if len(row) != len(COLUMNS) or any(name is None or blank(str(name)) for name in row):
             raise FactholdError(f"fact {i}, {row!r}, must be three names: subject, relation and answer")
     if not rows:
         raise FactholdError(f"there are no facts to write to {path}")
