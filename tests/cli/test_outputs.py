@@ -215,6 +215,51 @@ def test_python_refuses_the_ending_of_another_kind_too(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+OLDER = {  # an output of its own kind that each command may write over
+    "build": "m.safetensors", "edit": "older.safetensors", "make": "m.safetensors", "make --facts": "m.safetensors",
+    "ask": "answers.csv", "facts": "t.csv", "watch": "run.csv", "induction": "m.safetensors", "results": "results.csv",
+    "bits": "older.safetensors",
+}  # fmt: skip
+
+
+@pytest.fixture
+def older(files: dict[str, bytes], folder: Path, run: Run) -> None:
+    (folder / "older.safetensors").write_bytes(files["m.safetensors"])
+    (folder / "answers.csv").write_text("subject,relation,answer,margin,probability,right\n")
+    (folder / "run.csv").write_text("step,loss\n")
+    (folder / "results.csv").write_text("key,kind,version\n")
+
+
+@pytest.mark.parametrize("command", OLDER)
+def test_every_command_says_what_it_replaces(command: str, older: None, run: Run) -> None:
+    code, _, err = run(*COMMANDS[command], "-o", OLDER[command])
+    assert code == 0, err
+    assert f"{OLDER[command]} is there already: the new one takes its place" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "build t.csv -o m.safetensors --recipe magic", "build t.csv -o m.safetensors --variant magic",
+        "build t.csv -o m.safetensors --accuracy 2", "build t.csv -o m.safetensors -T 1",
+        "build nothing.csv -o m.safetensors", "build t.csv -o m.safetensors --max-params 0",
+        "induction notes.txt -K 18 -o m.safetensors", "induction notes.txt --triggers Z -o m.safetensors",
+        "induction notes.txt -T 3 -o m.safetensors", "induction notes.txt --prompt Z -o m.safetensors",
+        "induction nothing.txt -o m.safetensors", "watch --induction nothing.txt -o run.csv",
+        "watch t.csv --question nothing -o run.csv", "watch t.csv --steps 0 -o run.csv",
+        "make --map magic -o m.safetensors", "make --recipe values --facts nothing.csv -o m.safetensors",
+        "edit m.safetensors Atlantis capital x -o older.safetensors", "ask nothing --file q.csv -o answers.csv",
+        "ask m.safetensors --file nothing.csv -o answers.csv", "facts elements --relations magic -o t.csv",
+        "bits nothing.safetensors -o m.safetensors", "results --csv --kind magic -o results.csv",
+    ],
+)  # fmt: skip
+def test_nothing_is_announced_of_what_is_refused(arguments: str, older: None, run: Run) -> None:
+    code, out, err = run(*arguments.split())
+    assert (code, out) == (2, "")
+    lines = [line for line in err.splitlines() if not line.startswith("counting the characters of")]
+    assert len(lines) == 1, err
+
+
 def test_links_to_an_input_are_the_input(files: dict[str, bytes], folder: Path, run: Run) -> None:
     (folder / "link.safetensors").symlink_to("m.safetensors")
     os.link(folder / "m.safetensors", folder / "hard.safetensors")
@@ -271,10 +316,10 @@ def test_what_a_figure_replaces_is_said(folder: Path, run: Run) -> None:
     command = ("figure", "fig5", "--preset", "smoke", "-o", "out")
     code, _, err = run(*command)
     assert code == 0, err
-    assert "replaced" not in err
+    assert "already" not in err
     code, _, err = run(*command, "--plot-only")
     assert code == 0
-    assert "in out older files are replaced: fig5-smoke.png, fig5-smoke.svg" in err
+    assert "out/fig5-smoke.png, out/fig5-smoke.svg are there already: the new ones take their place" in err
 
 
 def test_what_fails_half_way_leaves_the_older_file_and_nothing_else(tmp_path: Path) -> None:

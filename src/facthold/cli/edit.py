@@ -11,7 +11,7 @@ from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import about_file, file_in_words, read_questions, writable_file
+from facthold.cli.inputs import about_file, file_in_words, read_questions, say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.formats import source_of
 
@@ -126,6 +126,7 @@ def _finish(
         "file": None,
     }  # fmt: skip
     if written:
+        say_replaced(output)
         about |= about_file(write_model(output, end.model, end.problem, redraw=redraw))
     if json:
         print_json(about | {"changes": [report.as_json() for report in reports]})

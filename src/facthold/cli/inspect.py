@@ -17,7 +17,7 @@ from facthold._util.memory import check_memory
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
-from facthold.cli.inputs import writable_file
+from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
@@ -112,6 +112,7 @@ def results(
     elif csv or parquet:
         output = output or (DEFAULT if parquet else None)
         writable_file(output, PARQUET if parquet else table_of(["key", "kind", "version"]))
+        say_replaced(output)
         if parquet:
             export.to_parquet(rows, output or DEFAULT)
         else:

@@ -16,7 +16,7 @@ from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
 from facthold.construct.induction import induction_head, untrained
 from facthold.context.bigrams import Bigrams
-from facthold.context.sequences import TRIGGERS, BigramTask
+from facthold.context.sequences import BigramTask
 from facthold.knowledge.settings import MATRICES, PROBES, Settings, check_sequence
 from facthold.measure.in_context import Exam
 from facthold.measure.probes import probes
@@ -155,13 +155,9 @@ def _looked(model: CausalTransformer, tokens: Int[Array, " T"]) -> tuple[Array, 
 
 
 def task_of(bigrams: Bigrams, settings: Settings) -> BigramTask:
-    s, K = settings, min(TRIGGERS, bigrams.N - 1) if settings.K is None else settings.K
-    if s.triggers is not None and (missing := [c for c in s.triggers if c not in bigrams.characters]):
-        raise FactholdError(
-            f"triggers={s.triggers!r}: {missing[0]!r} is not among the {bigrams.N} characters of the text; "
-            f"take some of those, such as {''.join(bigrams.characters[i] for i in bigrams.most_frequent(K))!r}"
-        )
-    return BigramTask.of(bigrams, K, s.T, triggers=s.triggers, random=s.random)
+    return BigramTask.of(
+        bigrams, settings.n_triggers(bigrams.N), settings.T, triggers=settings.triggers, random=settings.random
+    )
 
 
 @dataclass(frozen=True)
@@ -177,7 +173,7 @@ class Lesson:
     @classmethod
     def of(cls, bigrams: Bigrams, settings: Settings) -> "Lesson":
         """Refuses what does not fit in memory, and a task in which there is nothing to learn."""
-        settings.check_fits(bigrams.N)
+        settings.check_text(bigrams)
         task = task_of(bigrams, settings)
         exam = Exam.of(task, key=derive("judged", settings.seed))
         return cls(bigrams, settings, task, exam, exam.rules(bigrams.pi_b))
