@@ -38,7 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COMMANDS = (
-    "--help", "list", "list --figure fig1", "results --store STORE", "results --store STORE --bound",
+    "--help", "list", "list --figure fig1", "results --store STORE", "results --store STORE --all",
+    "results --store STORE --bound",
     "status --store STORE", "status --store STORE --all", "verify --stored --preset smoke --store STORE",
     "verify layerwise --stored --preset smoke --store STORE", "figure fig6 --preset smoke --plot-only --store STORE",
     "figure fig6 --dry-run --store STORE", "reproduce fig6 --preset smoke --store STORE -o out",
