@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
+from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, check_positive
 from facthold._util.files import json_of, writing
 from facthold.facts.contents import blocks_of
@@ -80,6 +81,7 @@ class Bigrams:
             raise ValueError(f"T={T}: a trigger, its output and both again take {LEAST} tokens")
 
     @classmethod
+    @checked
     def of_text(cls, path: str | Path) -> "Bigrams":
         """Count a file of text in UTF-8, of any length, a block at a time."""
         path = Path(path)

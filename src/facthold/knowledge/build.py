@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, check_one_of, check_positive
 from facthold._util.memory import Parts, bytes_of, check_memory
 from facthold.construct.dimensions import smallest
@@ -69,6 +70,7 @@ class _Wish:
     prompts: dict[str, Any]  # n_noise, T, p and the variant
 
 
+@checked
 def build(
     facts: Any, *, on_conflict: str = "error", recipe: str = AUTO, accuracy: float = 1.0, max_params: int | None = None,
     n_noise: int | None = None, T: int = SEQUENCE, p: np.ndarray | None = None, variant: str = "text", seed: int = 0,

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, optional
 from facthold._util.files import STORE, check_ending, check_room
 from facthold.lab.cells import Cell, Result, cell_of, key_of
@@ -117,6 +118,7 @@ class Store(contextlib.AbstractContextManager["Store"]):
     For the thread that opened it alone, and not across a fork. ``create=False`` only reads, and makes no file.
     """
 
+    @checked
     def __init__(self, path: str | Path, *, create: bool = True, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = Path(path)
         self._check_path(create)
