@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_p_of_a_frame_is_read(frame: Any) -> None:
         (FRAME.rename(columns={"answer": "anwser"}), "facts: no column 'answer' .*; rename 'anwser'"),
         (FRAME.assign(p=[0.5, 0.5, -1]), "facts, row 2: p is -1.0; it must be 0 or more"),
         (FRAME.assign(p=[0.5, 0.5, 0.5]), r"facts, column p: .* sums to 1\.5"),
-        (FRAME[:0], "facts has a header and no facts"),
+        (FRAME[:0], "facts has no facts in it"),
         ([*ROWS, ("a", "b")], r"facts, row 3 is \('a', 'b'\); write it as \(subject, relation, answer\)"),
         ([("a", "r", None)], "facts, row 0: the answer is empty"),
         (["abc"], "facts, row 0 is 'abc'"),
@@ -173,3 +174,70 @@ def test_numbers_are_names_too() -> None:
     assert model.ask(1, "code").answer == "33"
     assert model.edit(1, "code", 44).ask(1, "code").answer == "44"
     assert model.locate(2, "code").answer == "44"
+
+
+CALLS: list[tuple[str, Callable[[fh.Model], object]]] = [
+    ("accuracy='x' must be a number", lambda model: fh.build(ROWS, accuracy="x")),
+    ("accuracy=None must be a number", lambda model: fh.build(ROWS, accuracy=None)),
+    ("seed=1.5 must be a whole number", lambda model: fh.build(ROWS, seed=1.5)),
+    ("max_params='9' must be a whole number or None", lambda model: fh.build(ROWS, max_params="9")),
+    ("recipe=None must be text", lambda model: fh.build(ROWS, recipe=None)),
+    ("say=3 must be a function", lambda model: fh.build(ROWS, say=3)),
+    ("beside='m' must be a path or None", lambda model: fh.build(ROWS, beside="m")),
+    ("on_conflict=3 must be text", lambda model: fh.read_facts(ROWS, on_conflict=3)),
+    ("on_conflict=3 must be text", lambda model: fh.FactTable.of(ROWS, on_conflict=3)),
+    ("rows=3 must be a list", lambda model: fh.FactTable.from_rows(3)),
+    ("facts=None must be a FactTable or a list", lambda model: fh.write_facts("x.csv", None)),
+    ("fact 1, 5, must be three names", lambda model: fh.write_facts("x.csv", [5])),
+    ("relations='capital' must be a list or None", lambda model: fh.real_facts("countries", relations="capital")),
+    ("subjects='3' must be a whole number or None", lambda model: fh.real_facts("countries", subjects="3")),
+    ("ids=['a'] must be text; give each by itself, and no list", lambda model: fh.verify(["a"])),
+    ("unknown claim 'nothing'", lambda model: fh.verify("nothing")),
+    ("names=['fig6'] must be text; give each by itself", lambda model: fh.reproduce(["fig6"], out="x")),
+    ("name=None must be text", lambda model: fh.run_figure(None)),
+    ("preset=None must be text", lambda model: fh.run_figure("fig6", preset=None)),
+    ("changes=3 must be a dictionary or None", lambda model: fh.run_figure("fig6", changes=3)),
+    ("place='here' must be a Place or None", lambda model: fh.run_figure("fig6", place="here")),
+    ("store=3 must be a Store or text or a path or None", lambda model: fh.results(store=3)),
+    ("path=3 must be text or a path", lambda model: fh.Store(3)),
+    ("name=None must be text", lambda model: fh.protocol(None)),
+    ("K='a' must be a whole number or None", lambda model: fh.induction(K="a")),
+    ("seed=None must be a whole number", lambda model: fh.induction(seed=None)),
+    ("built='yes' must be True or False", lambda model: fh.induction(built="yes")),
+    ("unknown option 'k'; ", lambda model: fh.induction(k=3)),
+    ("text=3 must be text or a path or a Bigrams or None", lambda model: fh.induction(3)),
+    ("path=None must be text or a path", lambda model: fh.Bigrams.of_text(None)),
+    ("problem=None must be a Problem", lambda model: fh.make_memory("layerwise", None, m=4)),
+    ("recipe=3 must be a MemoryRecipe or text", lambda model: fh.make_memory(3, model.problem)),
+    ("N='a' must be a whole number", lambda model: fh.random_problem("a", 3, key=None)),
+    ("D=None must be a whole number", lambda model: fh.random_table(2, 2, None, key=None)),
+    ("table=None must be a FactTable", lambda model: fh.factual_recall(None, 3, key=None)),
+    ("accuracy='x' must be a number", lambda model: fh.plan(accuracy="x")),
+    ("subjects=[] must be a number or text or None", lambda model: fh.plan(subjects=[])),
+    ("path=None must be text or a path", lambda model: fh.save_model(None, model.model)),
+    ("path=3 must be text or a path", lambda model: fh.load(3)),
+    ("text=None must be text", lambda model: model.ask_prompt(None)),
+    ("top='a' must be a whole number", lambda model: model.ask("France", "capital", top="a")),
+    ("questions=3 must be a list or None", lambda model: model.ask_all(3)),
+    ("answer=['x'] must be text or a number", lambda model: model.edit("France", "capital", ["x"])),
+    ("answer=None must be text or a number", lambda model: model.edit("France", "capital", None)),
+]
+
+
+@pytest.mark.parametrize(("says", "call"), CALLS, ids=[says for says, _ in CALLS])
+def test_an_argument_of_another_type_is_named_at_the_front_door(
+    says: str, call: Callable[[fh.Model], object], model: fh.Model
+) -> None:
+    with pytest.raises((fh.FactholdError, ValueError)) as error:
+        call(model)
+    assert str(error.value).startswith(says)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    model = fh.build(ROWS, recipe="values", accuracy=np.float32(1), seed=np.int64(0), T=np.int32(8), n_noise=np.int8(4))
+    assert model.recall == 1.0
+
+
+def test_what_is_missing_or_too_much_is_said_by_python() -> None:
+    with pytest.raises(TypeError, match=r"read_facts\(\) missing 1 required positional argument: 'facts'"):
+        fh.read_facts()  # type: ignore[call-arg]

@@ -138,6 +138,20 @@ def test_version_help_and_a_command_that_is_none(run: Callable[..., tuple[int, s
     assert run("nonsense")[2].startswith("facthold: unknown command 'nonsense'")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("induction", ""), "TEXT"), (("induction", "--model", ""), "--model"), (("watch", ""), "FILE|NAME"),
+        (("build", "", "-o", "x"), "FILE"), (("build", "x.csv", "-o", ""), "--output"), (("ask", ""), "MODEL"),
+        (("results", "--store="), "--store"), (("figure", "fig6", "-o", ""), "--output"),
+    ],
+)  # fmt: skip
+def test_an_empty_name_of_a_file_is_not_taken_for_the_folder_that_one_is_in(
+    arguments: tuple[str, ...], name: str, refuses: Callable[..., str]
+) -> None:
+    assert refuses(*arguments) == f"facthold: {name} is empty; give a name"
+
+
 def test_debug_shows_the_traceback(run: Callable[..., tuple[int, str, str]]) -> None:
     with pytest.raises(FactholdError, match="-N 0 must be at least 1") as error:
         app(["make", "-N", "0"], standalone_mode=False)

@@ -120,7 +120,7 @@ def test_a_change_that_does_not_take_is_not_written(models: Path, run: Run) -> N
         (["edit", "m.safetensors", "France", "--forget", "-o", "x"], "give SUBJECT RELATION, or --file"),
         (["edit", "m.safetensors", "France", "capital", "Lyon", "-o", "."], "is a folder; give the name of a file"),
         (["edit", "m.safetensors", "a", "b", "c", "--file", "e.csv", "-o", "x"], "take one of SUBJECT"),
-        (["edit", "m.safetensors", "--file", "empty.csv", "-o", "x"], "a header and nothing below it"),
+        (["edit", "m.safetensors", "--file", "empty.csv", "-o", "x"], "empty.csv has no facts in it"),
         (
             ["edit", "m.safetensors", "--file", "bad.csv", "-o", "x"],
             "fact 2 of 2, so that nothing was written: unknown",

@@ -369,6 +369,8 @@ def test_options_about_facts_do_not_go_with_it(refuses: Callable[..., str]) -> N
     for option, value in (("--alpha", "0.1"), ("--relations", "a,b"), ("--question", "a"), ("--optimiser", "adam")):
         assert f"{option} " in (line := refuses("watch", "--induction", option, value))
         assert "does not go with --induction" in line
+    line = refuses("watch", "--induction", "--question", "France, capital", "--question", "Peru, capital")
+    assert line == "facthold: --question France, capital does not go with --induction"
     assert "--steps 0 must be at least 1" in refuses("watch", "--induction", "--steps", "0")
 
 

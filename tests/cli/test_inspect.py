@@ -71,7 +71,14 @@ def test_verify_and_list_as_json(folder: Path, run: Run) -> None:
     assert {"outer-product", "selected", "gated", "train"} <= {recipe["name"] for recipe in listed["recipes"]}
     kept = json.loads(run("results", "--json")[1])
     assert {row["kind"] for row in kept} == {row["kind"] for row in json.loads(run("results", "--bound", "--json")[1])}
-    assert f"{len(kept)} results in" in run("results")[1]
+    title, _, _, *lines = run("results")[1].splitlines()
+    assert title.startswith(f"{len(kept)} results in")
+    assert title.endswith("(--all shows each of them)")
+    kinds = [row["kind"] for row in kept]
+    assert {line.split()[0]: int(line.split()[1]) for line in lines} == {kind: kinds.count(kind) for kind in kinds}
+    assert len([line for line in run("results", "--all")[1].splitlines() if not line.startswith(" ")]) == 1 + len(kept)
+    of_one = run("results", "--all", "--kind", "gradient-step")[1]
+    assert of_one.count("\ngradient-step: ") == kinds.count("gradient-step")
 
 
 def test_the_bound_passes_over_results_of_another_version(folder: Path, run: Run) -> None:
@@ -112,6 +119,7 @@ def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Pa
         (["results", "--store", "text.txt"], "text.txt"),
         (["results", "--store", "other.sqlite"], "other.sqlite"),
         (["results", "--csv", "--json"], "take one of"),
+        (["results", "--all", "--bound"], "--bound goes with --json alone"),
         (["results", "-o", "x.csv"], "--output goes with --csv or --parquet"),
         (["results", "--kind", "capacty", "--store", "nothing.sqlite"], "unknown kind of cell 'capacty'"),
         (["bench", "--seconds", "0"], "--seconds 0.0 must be at least 0.01 and at most 600"),

@@ -168,6 +168,98 @@ def test_an_older_output_of_the_same_kind_is_replaced_and_that_is_said(
     assert "already" not in run("make", "-N", "4", "-d", "4", "-o", "new.safetensors")[2]
 
 
+OTHERS = [
+    (["build", "t.csv", "-o", "y.csv"], "y.csv ends in .csv, and what is written is a model", ".safetensors"),
+    (["edit", "m.safetensors", "Ghana", "continent", "Asia", "-o", "new.json"], "is a model", ".safetensors"),
+    (["make", "-N", "4", "-d", "4", "-o", "m.sqlite"], "is a model", ".safetensors"),
+    (["make", "-N", "4", "-d", "4", "-o", "m.safetensors.gz"], "ends in .gz, and", ".safetensors"),
+    (["bits", "m.safetensors", "--bits", "8", "-o", "m.PNG"], "ends in .png, and", ".safetensors"),
+    ([*COMMANDS["induction"], "-o", "x.csv"], "is a model", ".safetensors"),
+    (["results", "--parquet", "-o", "r.csv"], "is a Parquet file", ".parquet"),
+    (["results", "--csv", "-o", "r.parquet"], "is a table that begins with the columns key", ".csv"),
+    (["results", "--csv", "-o", "r.tsv"], "ends in .tsv, and what is written is a table", ".csv"),
+    (["results", "--csv", "-o", "r.csv.gz"], "ends in .gz, and what is written is a table", ".csv"),
+    (["ask", "m.safetensors", "--file", "q.csv", "-o", "a.html"], "is a table with the columns", ".csv"),
+    (["plan", "--calibrate", "-o", "c.csv"], "is JSON that begins with", ".json or .jsonl or .ndjson"),
+    (["watch", "t.csv", "--steps", "1", "-o", "w.png"], "is a GIF and a table", ".gif"),
+    (["figure", "fig5", "--preset", "smoke", "-o", "fig5.png"], "is a folder; give a name without that", ""),
+    (["reproduce", "fig5", "--preset", "smoke", "-o", "r.html"], "is a folder; give a name without that", ""),
+    (
+        ["verify", "gradient-step", "--preset", "smoke", "--store", "r.csv"],
+        "is a store of results",
+        ".sqlite or .sqlite3 or .db",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says", "expected"), OTHERS, ids=lambda given: " ".join(given)[:40])
+def test_the_ending_of_another_kind_is_refused_before_anything_is_computed(
+    arguments: list[str], says: str, expected: str, files: dict[str, bytes], folder: Path, refuses: Callable[..., str]
+) -> None:
+    line = refuses(*arguments)
+    assert says in line
+    assert line.endswith(f"a name that ends in {expected}" if expected else says)
+    assert {path.name for path in folder.iterdir()} == set(files)
+
+
+@pytest.mark.parametrize("name", ["m", "m.bak", "m.safetensors.old", "m.SAFETENSORS", "model.v1.2", ".csv", "m.csv."])
+def test_any_other_ending_is_free(name: str, folder: Path, run: Run) -> None:
+    code, _, err = run("make", "-N", "4", "-d", "4", "-o", name)
+    assert code == 0, err
+    assert kind_of(folder / name) == MODEL
+
+
+def test_python_refuses_the_ending_of_another_kind_too(tmp_path: Path) -> None:
+    with pytest.raises(FactholdError, match=r"ends in .json, and what is written is a model; .* .safetensors$"):
+        Model(*countries()).save(tmp_path / "m.json")
+    assert not list(tmp_path.iterdir())
+
+
+OLDER = {  # an output of its own kind that each command may write over
+    "build": "m.safetensors", "edit": "older.safetensors", "make": "m.safetensors", "make --facts": "m.safetensors",
+    "ask": "answers.csv", "facts": "t.csv", "watch": "run.csv", "induction": "m.safetensors", "results": "results.csv",
+    "bits": "older.safetensors",
+}  # fmt: skip
+
+
+@pytest.fixture
+def older(files: dict[str, bytes], folder: Path, run: Run) -> None:
+    (folder / "older.safetensors").write_bytes(files["m.safetensors"])
+    (folder / "answers.csv").write_text("subject,relation,answer,margin,probability,right\n")
+    (folder / "run.csv").write_text("step,loss\n")
+    (folder / "results.csv").write_text("key,kind,version\n")
+
+
+@pytest.mark.parametrize("command", OLDER)
+def test_every_command_says_what_it_replaces(command: str, older: None, run: Run) -> None:
+    code, _, err = run(*COMMANDS[command], "-o", OLDER[command])
+    assert code == 0, err
+    assert f"{OLDER[command]} is there already: the new one takes its place" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "build t.csv -o m.safetensors --recipe magic", "build t.csv -o m.safetensors --variant magic",
+        "build t.csv -o m.safetensors --accuracy 2", "build t.csv -o m.safetensors -T 1",
+        "build nothing.csv -o m.safetensors", "build t.csv -o m.safetensors --max-params 0",
+        "induction notes.txt -K 18 -o m.safetensors", "induction notes.txt --triggers Z -o m.safetensors",
+        "induction notes.txt -T 3 -o m.safetensors", "induction notes.txt --prompt Z -o m.safetensors",
+        "induction nothing.txt -o m.safetensors", "watch --induction nothing.txt -o run.csv",
+        "watch t.csv --question nothing -o run.csv", "watch t.csv --steps 0 -o run.csv",
+        "make --map magic -o m.safetensors", "make --recipe values --facts nothing.csv -o m.safetensors",
+        "edit m.safetensors Atlantis capital x -o older.safetensors", "ask nothing --file q.csv -o answers.csv",
+        "ask m.safetensors --file nothing.csv -o answers.csv", "facts elements --relations magic -o t.csv",
+        "bits nothing.safetensors -o m.safetensors", "results --csv --kind magic -o results.csv",
+    ],
+)  # fmt: skip
+def test_nothing_is_announced_of_what_is_refused(arguments: str, older: None, run: Run) -> None:
+    code, out, err = run(*arguments.split())
+    assert (code, out) == (2, "")
+    lines = [line for line in err.splitlines() if not line.startswith("counting the characters of")]
+    assert len(lines) == 1, err
+
+
 def test_links_to_an_input_are_the_input(files: dict[str, bytes], folder: Path, run: Run) -> None:
     (folder / "link.safetensors").symlink_to("m.safetensors")
     os.link(folder / "m.safetensors", folder / "hard.safetensors")
@@ -184,8 +276,8 @@ KINDS = {
     b"<!doctype html><title>mine</title>": "a page that facthold did not write", "\ufeff".encode(): EMPTY,
     b' {"a": 1}': json_of("a"), b'[\n{"subject": "x"}]': json_of("subject"), b"[1]": "JSON", b"{}": "JSON",
     b'{"a \\"b\\"": 1}': json_of('a \\"b\\"'), b'["a", {"b": 1}]': "JSON",
-    b"a,b\n1,2": table_of(["a", "b"]), "\ufeffa, b\n".encode(): table_of(["a", "b"]), b"a\tb\n": table_of(["a", "b"]),
-    b"\xff\xfe\x00a": OTHER, b"text with \0": OTHER,
+    b"a,b\n1,2": table_of(["a", "b"]), "\ufeffa, b\n".encode(): table_of(["a", "b"]),
+    b"a\tb\n": table_of(["a", "b"], "\t"), b"\xff\xfe\x00a": OTHER, b"text with \0": OTHER,
     b"key,kind,version,spec.d\n": table_of(["key", "kind", "version"]),
 }  # fmt: skip
 
@@ -224,10 +316,10 @@ def test_what_a_figure_replaces_is_said(folder: Path, run: Run) -> None:
     command = ("figure", "fig5", "--preset", "smoke", "-o", "out")
     code, _, err = run(*command)
     assert code == 0, err
-    assert "replaced" not in err
+    assert "already" not in err
     code, _, err = run(*command, "--plot-only")
     assert code == 0
-    assert "in out older files are replaced: fig5-smoke.png, fig5-smoke.svg" in err
+    assert "out/fig5-smoke.png, out/fig5-smoke.svg are there already: the new ones take their place" in err
 
 
 def test_what_fails_half_way_leaves_the_older_file_and_nothing_else(tmp_path: Path) -> None:

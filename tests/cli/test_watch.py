@@ -243,7 +243,7 @@ def test_a_run_takes_the_place_of_an_older_one_with_other_questions(
         header = next(csv.reader((folder / "again.csv").open(newline="")))
         assert header[:2] == ["step", "loss"]
         assert question in header
-    assert "again.csv is there already: the new one takes its place" in err
+    assert "again.csv, again.gif are there already: the new ones take their place" in err
 
 
 def test_a_seed_gives_the_same_run_and_another_other_answers(seen: Watching) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
-from facthold.cli.printing import working
+from facthold.cli.printing import show, working
 from facthold.lab.registry import claims, figures
 from facthold.recipes import recipes
 from facthold.train.protocols import PROTOCOLS
@@ -37,7 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COMMANDS = (
-    "--help", "list", "list --figure fig1", "results --store STORE", "results --store STORE --bound",
+    "--help", "list", "list --figure fig1", "results --store STORE", "results --store STORE --all",
+    "results --store STORE --bound",
     "status --store STORE", "status --store STORE --all", "verify --stored --preset smoke --store STORE",
     "verify layerwise --stored --preset smoke --store STORE", "figure fig6 --preset smoke --plot-only --store STORE",
     "figure fig6 --dry-run --store STORE", "reproduce fig6 --preset smoke --store STORE -o out",
@@ -53,6 +55,13 @@ COMMANDS = (
     *(f"{command} --help" for command in ("figure", "verify", "reproduce", "plan", "capacity", "build")),
     "watch --help", "induction --help",
 )  # fmt: skip
+
+
+def test_columns_stand_below_each_other_whatever_the_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"after": after, "it says": "東京", "p": p} for after, p in (("😀", 1), ("a", 2), ("é", 3), ("山川", 4))]
+    show("", ("after", "it says", "p"), rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert {cell_len(line) for line in lines} == {len("after  it says  p")}
 
 
 def words(line: str) -> list[str]:

@@ -144,7 +144,7 @@ HEADER = "subject,relation,answer\n"
     [
         ("", "facts.csv is empty"),
         ("\n\n", "facts.csv is empty"),
-        (HEADER, "a header and no facts"),
+        (HEADER, r"facts\.\w+ has no facts in it; give"),
         ("subject,relation\na,b\n", "line 1: no column 'answer' among the columns 'subject, relation'"),
         ("subject,relation,Answer\na,b,c\n", "no column 'answer' .*; rename 'Answer'"),
         ("subjct,relation,answer\na,b,c\n", "no column 'subject' .*; rename 'subjct'"),
@@ -154,6 +154,9 @@ HEADER = "subject,relation,answer\n"
         (HEADER + "a,b,c\nd,,f\n", "line 3: the relation is empty"),
         (HEADER + "a,b,c\n\n,,\n", "line 4: the subject is empty"),
         (HEADER + '"a\nb",r,c\na,r," "\n', "line 4: the answer is empty"),
+        (HEADER + "a,b,\u00a0\n", "line 2: the answer is empty"),
+        (HEADER + "a,b,c\n\u200b \u2060,b,c\n", r"line 3: the subject is empty: nothing of it .*U\+200B, U\+0020, U\+"),
+        (HEADER + "a,\u3164,c\n", r"line 2: the relation is empty: nothing of it can be seen \(U\+3164\)"),
         (HEADER + "a,b,c\nd,e\n", "line 3: 2 cells, where the header has 3"),
         ("subject,relation,answer,p\na,b,c,half\n", "line 2: p is 'half', which is not a number"),
         ("subject,relation,answer,p\na,b,c,\n", "line 2: p is empty"),
@@ -217,8 +220,8 @@ def test_json_is_read_in_the_three_shapes_that_people_have(tmp_path: Path) -> No
         ("", "is empty; write a list of objects"),
         (" \n", "is empty"),
         ("7", "line 1: '7' is neither a list nor an object"),
-        ("[]", "a header and no facts"),
-        ("{}", "a header and no facts"),
+        ("[]", r"facts\.\w+ has no facts in it; give"),
+        ("{}", r"facts\.\w+ has no facts in it; give"),
         ('[["a", "b", "c"],\n["a", "b"]]', "line 2: .* is not an object with subject, relation, answer"),
         ('[["a", "b", "c"],\n["a", "b", null]]', "line 2: the answer is empty"),
         ('[["a", "b", "c"],\n["a", "b", NaN]]', "line 2: the answer is empty"),
@@ -297,6 +300,12 @@ def test_the_same_facts_are_packed_to_the_same_bytes(tmp_path: Path) -> None:
             write_facts(other, CAPITALS)
         assert other.read_bytes() == before
         write_facts(tmp_path / "a.json.gz", CAPITALS)
+
+
+def test_names_that_cannot_be_seen_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(FactholdError, match=r"fact 2, .* must be three names"):
+        write_facts(tmp_path / "a.csv", [("a", "b", "c"), ("a", "b", "\u200d")])
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

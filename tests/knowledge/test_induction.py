@@ -242,6 +242,8 @@ def test_few_characters_have_fewer_triggers_and_many_are_refused(tmp_path: Path)
     assert task_of(bigrams, Settings()).K == 2
     with pytest.raises(ValueError, match="K=3 triggers leave none of the 3 characters"):
         task_of(bigrams, Settings(K=3))
+    with pytest.raises(ValueError, match=r"^triggers='abc' leave none of the 3 characters"):
+        task_of(bigrams, Settings(triggers="abc"))
 
 
 def test_triggers_that_never_come_twice_are_refused() -> None:

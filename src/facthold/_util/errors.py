@@ -56,7 +56,7 @@ def check_range(name: str, values: Any, size: int) -> None:
 def unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
     """A misspelt name is an error that lists the names that exist, the nearest first."""
     names = sorted(known)
-    near = difflib.get_close_matches(name[:LONGEST], names, n=1)
+    near = difflib.get_close_matches(name[:LONGEST], names, n=1) if isinstance(name, str) else ()
     hint = f"did you mean {near[0]!r}? " if near else ""
     return ValueError(f"unknown {what} {brief(name)}; {hint}choose one of: {', '.join(names)}")
 
@@ -80,7 +80,7 @@ def brief(value: Any) -> str:
 
 def check_one_of(what: str, name: str, known: Collection[str]) -> None:
     """Refuse a name that is not among the known ones."""
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise unknown(what, name, known)
 
 

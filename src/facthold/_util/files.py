@@ -17,9 +17,17 @@ from facthold._util.errors import FactholdError
 
 MODEL, STORE, PARQUET, GIF, PNG = "a model", "a store of results", "a Parquet file", "a GIF", "a PNG picture"
 SVG, PAGE, TEXT = "an SVG picture", "a report", "text"
+TABLE, TABBED, JSON, FOLDER = "a table", "a tab-separated table", "JSON", "a folder"
 EMPTY, OTHER = "empty", "a file that facthold does not write"
 MAGIC = {b"SQLite format 3\0": STORE, b"PAR1": PARQUET, b"GIF8": GIF, b"\x89PNG": PNG}
 STARTS = {"<?xml": SVG, "<svg": SVG}
+ENDINGS = {  # that say what a file is, by how its kind begins; one that is none of them says nothing
+    MODEL: (".safetensors",), STORE: (".sqlite", ".sqlite3", ".db"), PARQUET: (".parquet",), GIF: (".gif",),
+    PNG: (".png",), SVG: (".svg",), PAGE: (".html", ".htm"), TABLE: (".csv",), TABBED: (".tsv",),
+    JSON: (".json", ".jsonl", ".ndjson"),
+}  # fmt: skip
+GZIPPED = ".gz"  # after one of them
+PACKED = ", packed by gzip"  # after a kind
 GENERATOR = '<meta name="generator" content="facthold">'  # near the beginning of every page that facthold writes
 OURS = re.compile(rb'\s*\{\s*"__metadata__"\s*:\s*\{\s*"(about|checksums)"')  # the header of a model, in safetensors
 FIRST_KEY = re.compile(r'[\[{\s]*"((?:[^"\\]|\\.)*)"\s*:')  # of JSON: of the object that it is, or of the first in it
@@ -34,22 +42,23 @@ _changing = threading.Lock()  # held while one of them comes or goes
 GZIP = b"\x1f\x8b"  # what a file packed by gzip begins with
 
 
-def table_of(columns: Sequence[str]) -> str:
+def table_of(columns: Sequence[str], delimiter: str = ",") -> str:
     """The kind of a CSV or TSV file: by its columns, of some the first ones, as the others differ."""
+    table = TABBED if delimiter == "\t" else TABLE
     for first in GROWING:
         if tuple(columns[: len(first)]) == first:
-            return f"a table that begins with the columns {', '.join(first)}"
-    return f"a table with the columns {', '.join(columns)}"
+            return f"{table} that begins with the columns {', '.join(first)}"
+    return f"{table} with the columns {', '.join(columns)}"
 
 
 def json_of(first: str) -> str:
     """The kind of a JSON file: by the first key of it, or of the first object that it lists."""
-    return f"JSON that begins with {first!r}"
+    return f"{JSON} that begins with {first!r}"
 
 
 def packed(kind: str) -> str:
     """The kind of a file that gzip makes of one of this kind."""
-    return f"{kind}, packed by gzip"
+    return f"{kind}{PACKED}"
 
 
 def kind_of(path: Path) -> str:
@@ -89,16 +98,29 @@ def _kind(head: bytes, size: int) -> str:
         return PAGE if GENERATOR in text else "a page that facthold did not write"
     if start.startswith(("{", "[")):
         key = FIRST_KEY.match(text)
-        return json_of(key[1]) if key else "JSON"
+        return json_of(key[1]) if key else JSON
     first = text.splitlines()[0]
     delimiter = "\t" if "\t" in first else ","
     columns = next(csv.reader([first], delimiter=delimiter), [])
-    return table_of([name.strip() for name in columns]) if len(columns) > 1 else TEXT
+    return table_of([name.strip() for name in columns], delimiter) if len(columns) > 1 else TEXT
+
+
+def check_ending(path: Path, kind: str, argument: str = "output") -> None:
+    """Refuse a name whose ending is that of another kind than what is written: whoever opens it would be misled."""
+    expected = next((endings for start, endings in ENDINGS.items() if kind.startswith(start)), ())
+    if kind.endswith(PACKED):
+        expected = tuple(f"{ending}{GZIPPED}" for ending in expected)
+    *_, before, last = ("", "", *(suffix.lower() for suffix in path.suffixes))
+    if (before + last if last == GZIPPED else last) in expected:
+        return
+    if last == GZIPPED or any(last in endings for endings in ENDINGS.values()):
+        way = f"that ends in {' or '.join(expected)}" if expected else "without that"
+        raise FactholdError(f"{argument}={path} ends in {last}, and what is written is {kind}; give a name {way}")
 
 
 def check_output(path: str | Path, kind: str) -> bool:
-    """Whether a file of this kind would take the place of an older one. Refuses to write over anything else, and into a
-    folder that is not there: a name may be mistyped."""
+    """Whether a file of this kind would take the place of an older one. Refuses to write over anything else, into a
+    folder that is not there (a name may be mistyped), and under the ending of another kind."""
     path = Path(path)
     if len(os.fsencode(path.name)) > LONGEST_NAME:
         raise FactholdError(
@@ -113,6 +135,7 @@ def check_output(path: str | Path, kind: str) -> bool:
             )
         if not path.is_file():  # nothing there, or a pipe or a device
             path.resolve()  # raises where links go round in a circle
+            check_ending(path, kind)
             return False
         there = kind_of(path)
         if not os.access(path, os.W_OK):
@@ -122,6 +145,7 @@ def check_output(path: str | Path, kind: str) -> bool:
         raise FactholdError(f"cannot write {path}: {reason}; give another path") from error
     if there not in (kind, EMPTY):
         raise FactholdError(f"{path} is there already, and is {there}; {kind} would take its place: give another name")
+    check_ending(path, kind)
     return True
 
 
@@ -146,6 +170,8 @@ def check_outputs(files: Mapping[Path, str], store: Path | None = None) -> list[
     none of the files may be the store."""
     for path in files:
         check_not_store(path, store)
+    for folder in {path.parent: None for path in files if not path.parent.exists()}:
+        check_ending(folder, FOLDER)
     return [path for path, kind in files.items() if path.parent.exists() and check_output(path, kind)]
 
 

@@ -113,6 +113,15 @@ class Commands(TyperGroup):
 class Command(TyperCommand):
     """A command whose errors speak of its options, where the library speaks of arguments."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        typed, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        rest = super().parse_args(ctx, args)
+        for p in self.params:  # as a path, an empty text is the folder that one is in
+            if typed.get(p.name) == "" and (isinstance(ctx.params[p.name], Path) or "FILE" in (p.metavar or "")):
+                name = max(p.opts, key=len) if p.param_type_name == "option" else (p.metavar or str(p.name)).upper()
+                raise FactholdError(f"{name.strip('[]')} is empty; give a name")
+        return rest
+
     def invoke(self, ctx: Any) -> Any:
         try:
             check_numbers(ctx.params)

@@ -14,7 +14,7 @@ from facthold._util.errors import FactholdError, check_positive
 from facthold._util.files import as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import read_questions, refuse, understand, writable_file
+from facthold.cli.inputs import read_questions, refuse, say_replaced, understand, writable_file
 from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
@@ -141,6 +141,7 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
         "per_second": len(questions) / seconds,
     }  # fmt: skip
     if output is not None:
+        say_replaced(output)
         with writing(output, table_of(COLUMNS)) as stream:
             stream.write(as_csv([COLUMNS, *rows]).encode())
     if json:

@@ -10,7 +10,7 @@ from facthold._util.errors import FactholdError, check_one_of
 from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command, heed
-from facthold.cli.inputs import about_file, file_in_words, refuse, writable_file
+from facthold.cli.inputs import about_file, file_in_words, refuse, say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.facts.problem import FactualRecall
 from facthold.lab.fields import Between
@@ -65,6 +65,7 @@ def bits(
     recall, facts, needed, alike = _asking(problem, seed)
     recall = Recall([_heeding(ask) for ask in recall.choose], _heeding(recall.judge))
     found: list[tuple[float | None, Quantised | None, float]] = []
+    say_replaced(output)
     with working(f"rounding {model}") as say:
         before = recall.judge(weights)
         if grid is not None:

@@ -11,7 +11,7 @@ from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import about_file, file_in_words, read_questions, writable_file
+from facthold.cli.inputs import about_file, file_in_words, read_questions, say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.formats import source_of
 
@@ -86,7 +86,7 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
             if answers.setdefault((s, r), a) != a:
                 raise FactholdError(f"{file}: ({s}, {r}) is to be {answers[s, r]!r} and {a!r}; keep one of them")
     if not rows:
-        raise FactholdError(f"{file} has a header and nothing below it; write a line for each fact")
+        raise FactholdError(f"{file} has no facts in it; write one or more")
     return rows
 
 
@@ -126,6 +126,7 @@ def _finish(
         "file": None,
     }  # fmt: skip
     if written:
+        say_replaced(output)
         about |= about_file(write_model(output, end.model, end.problem, redraw=redraw))
     if json:
         print_json(about | {"changes": [report.as_json() for report in reports]})

@@ -15,6 +15,7 @@ from facthold.cli.inputs import (
     file_in_words,
     real_rows,
     refuse,
+    say_replaced,
     say_table,
     split_names,
     writable_file,
@@ -65,6 +66,7 @@ def facts(
     if output is None:
         typer.echo(to_csv(rows), nl=False)
     else:
+        say_replaced(output)
         write_facts(output, rows)
     n = tally(rows)
     if json:
@@ -134,15 +136,19 @@ def build(
     """
     writable_file(output, MODEL)
     from facthold.knowledge.build import build as build_model
+    from facthold.knowledge.build import check_wish
     from facthold.models.saving import write_model
 
     table, p = read_facts(file, on_conflict or "error")
+    wish: dict[str, Any] = {
+        "recipe": recipe, "accuracy": accuracy, "max_params": max_params, "n_noise": n_noise, "T": T,
+        "variant": variant,
+    }  # fmt: skip
+    check_wish(table, **wish)
     _say_time(table, recipe, accuracy)
+    say_replaced(output)
     with working(f"building {count(len(table), 'fact')}") as say:
-        built = build_model(
-            table, recipe=recipe, accuracy=accuracy, max_params=max_params, n_noise=n_noise, T=T, p=p,
-            variant=variant, seed=seed, say=say, beside=output,
-        )  # fmt: skip
+        built = build_model(table, p=p, seed=seed, say=say, beside=output, **wish)
     made, report, bits = built.model, built.report, 32 * built.n_params
     about = {
         "recipe": report.recipe, "seed": report.seed, "variant": variant, "n_noise": built.problem.n_noise,
@@ -161,7 +167,7 @@ def build(
 
 def _say_time(table: FactTable, recipe: str, accuracy: float) -> None:
     """Say before a long build how long it takes, by the laws of `plan`, and what would be quicker."""
-    if len(table) < TIMED or not 0 < accuracy <= 1:
+    if len(table) < TIMED:
         return
     name = "gated" if recipe == "auto" else recipe
     times = {row.name: row.seconds for row in make_plan(table, accuracy=accuracy).rows if row.seconds is not None}

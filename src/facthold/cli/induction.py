@@ -11,9 +11,9 @@ from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command, heed
 from facthold.cli.induction_view import about_prediction, say_found, say_sequence
-from facthold.cli.inputs import refuse, writable_file
+from facthold.cli.inputs import refuse, say_replaced, writable_file
 from facthold.cli.printing import print_json, working
-from facthold.cli.texts import SHIPPED, counted
+from facthold.cli.texts import SHIPPED, counted, foretell_head
 from facthold.knowledge.settings import BUILT, PROBES, Settings, check_sequence
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def induction(
         chosen = {name: value for name, value in {**given, **training}.items() if value is not None}
         settings = Settings(seed=seed, **chosen)
         writable_file(output, MODEL)
-        made, name, seconds = _made(text, settings, prompt)
+        made, name, seconds = _made(text, settings, prompt, output)
     sequence, own = made.draw(seed) if prompt is None else (prompt, made.triggers)
     predictions = made.predict(sequence, own)
     about = _about(made, name, seconds) | {
@@ -92,11 +92,15 @@ def _loaded(path: Path) -> "Induction":
     return Induction.load(path)
 
 
-def _made(text: Path | None, settings: Settings, prompt: str | None) -> tuple["Induction", str, float]:
+def _made(
+    text: Path | None, settings: Settings, prompt: str | None, output: Path | None
+) -> tuple["Induction", str, float]:
     """The model, what its text is called, and the seconds that it took."""
-    bigrams, name = counted(text, settings, "-T or -d" if settings.built else "--steps, --batch, -T or -d")
+    bigrams, name = counted(text, settings)
     if prompt is not None:  # before it takes minutes
         check_sequence(prompt, bigrams, settings.T)
+    foretell_head(bigrams, settings, "-T or -d" if settings.built else "--steps, --batch, -T or -d")
+    say_replaced(output)
     from facthold.knowledge.induction import Lesson
 
     began = time.perf_counter()

@@ -38,9 +38,8 @@ AT_ONCE = 1e10  # products that no machine takes seconds for
 
 
 def writable(folder: Path, files: Mapping[Path, str] | None = None, store: Path | None = None) -> None:
-    """Make sure of a folder, and of the files in it, before computing for minutes; say which older ones are replaced.
-    The folder may be new (then it is made when there is something to put into it); the one that it is in may not. None
-    of the files may be the store."""
+    """Make sure of a folder, and of the files in it, before computing for minutes. The folder may be new (then it is
+    made when there is something to put into it); the one that it is in may not. None of the files may be the store."""
     try:
         if not folder.exists() and not folder.parent.is_dir():
             raise FactholdError(
@@ -51,19 +50,27 @@ def writable(folder: Path, files: Mapping[Path, str] | None = None, store: Path 
         check_room(folder if folder.exists() else folder.parent)
     except OSError as error:
         raise FactholdError(f"cannot write to {folder}: {error.strerror}; give another output") from error
-    if replaced := [path.name for path in check_outputs(files or {}, store)]:
-        few = ", ".join(replaced[:2]) + (f" and {len(replaced) - 2} more" if len(replaced) > 2 else "")
-        messages.print(f"in {folder} older files are replaced: {few}", markup=False)
+    check_outputs(files or {}, store)
 
 
 def writable_file(output: Path | None, kind: str) -> None:
-    """Make sure of the file, where there is to be one, before computing; say where an older one will be replaced."""
+    """Make sure of the file, where there is to be one, before computing."""
     if output is None:
         return
-    if check_output(output, kind):
-        messages.print(f"{output} is there already: the new one takes its place", markup=False)
+    check_output(output, kind)
     if not output.exists() or output.is_file():
         writable(output.parent)
+
+
+def say_replaced(*outputs: Path | None) -> None:
+    """Say which older files the new ones take the place of. Not before all else was checked, or it would be said of
+    what is then refused."""
+    there = [str(path) for path in outputs if path is not None and path.is_file()]
+    if len(there) == 1:
+        messages.print(f"{there[0]} is there already: the new one takes its place", markup=False)
+    elif there:
+        few = ", ".join(there[:2]) + (f" and {len(there) - 2} more" if len(there) > 2 else "")
+        messages.print(f"{few} are there already: the new ones take their place", markup=False)
 
 
 def foretell(what: str, products: float, lower: str) -> None:
@@ -82,7 +89,8 @@ def refuse(why: str, **given: Any) -> None:
     """Refuse the first of these arguments that was given, with a reason such as 'does not go with --list'."""
     for name, value in given.items():
         if value is not None and value is not False:
-            raise ValueError(f"{name}={value} {why}")
+            shown = repr(value[0]) if isinstance(value, list) else value
+            raise ValueError(f"{name}={shown} {why}")
 
 
 def given_for(recipe: str, takes: set[str], context: typer.Context) -> dict[str, Any]:

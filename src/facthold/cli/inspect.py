@@ -17,7 +17,7 @@ from facthold._util.memory import check_memory
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
-from facthold.cli.inputs import writable_file
+from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
@@ -87,6 +87,7 @@ def list_(
 @command()
 def results(
     kind: str | None = o.option("--kind", "Only cells of this kind, such as capacity."),
+    all: bool = o.flag("--all", "Every result here, with its spec, and not a line for each kind."),
     csv: bool = o.flag("--csv", "All as CSV, on standard output or in --output."),
     parquet: bool = o.flag("--parquet", f"All as Parquet, in --output or {DEFAULT}."),
     output: o.TableFile = None,
@@ -94,9 +95,9 @@ def results(
     store: o.Store = None,
     json: o.Json = False,
 ) -> None:
-    """Stored results: a short table here, or all of them as CSV, Parquet or JSON."""
-    if csv + parquet + json > 1 or (bound and (csv or parquet)):
-        raise ValueError("take one of --csv, --parquet and --json; --bound goes with --json alone")
+    """Stored results: how many of each kind, or all of them, here (--all) or as CSV, Parquet or JSON."""
+    if all + csv + parquet + json > 1 or (bound and (all or csv or parquet)):
+        raise ValueError("take one of --all, --csv, --parquet and --json; --bound goes with --json alone")
     if output is not None and not (csv or parquet):
         raise ValueError("--output goes with --csv or --parquet")
     with opened(store, create=False) as kept:
@@ -112,6 +113,7 @@ def results(
     elif csv or parquet:
         output = output or (DEFAULT if parquet else None)
         writable_file(output, PARQUET if parquet else table_of(["key", "kind", "version"]))
+        say_replaced(output)
         if parquet:
             export.to_parquet(rows, output or DEFAULT)
         else:
@@ -120,10 +122,21 @@ def results(
             typer.echo(f"{count(len(rows), 'row')}: {output}", err=True)
     elif json:
         print_json([{"key": r.key, "kind": r.kind, "spec": r.spec, "result": r.result} for r in rows])
-    else:
-        typer.echo(f"{count(len(rows), 'result')} in {path}")
+    elif all:
+        paragraph(f"{count(len(rows), 'result')} in {path}")
         for row in rows:
             _print_result(row)
+    else:
+        paragraph(f"{count(len(rows), 'result')} in {path}" + (" (--all shows each of them)" if rows else ""))
+        if rows:
+            show("", ("kind", "results", "computed in"), _of_each_kind(rows))
+
+
+def _of_each_kind(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """How many results a kind has, and how long they took together."""
+    for kind in dict.fromkeys(row.kind for row in rows):
+        seconds = [row.provenance.seconds for row in rows if row.kind == kind]
+        yield {"kind": kind, "results": len(seconds), "computed in": duration(sum(seconds))}
 
 
 def _print_result(row: Row) -> None:

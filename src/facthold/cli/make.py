@@ -4,13 +4,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
 
 from facthold._util.commands import duration
-from facthold._util.errors import check_positive, find
+from facthold._util.errors import check_one_of, check_positive, find
 from facthold._util.files import MODEL
 from facthold._util.keys import derive
 from facthold._util.memory import bytes_of, check_memory, memory_parts
@@ -21,6 +22,7 @@ from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.problem import SEQUENCE, seeded_recall, seeded_table
 from facthold.facts.table import FactTable, random_share
 from facthold.lab.fields import Between
+from facthold.memory import EMBEDDINGS, MAPS
 from facthold.models.sizes import Shape
 from facthold.recipes import make_memory, recipes
 from facthold.recipes.base import FactRecipe, MemoryRecipe, Sizes
@@ -107,10 +109,10 @@ def make(
     Between(least=1, most=MOST_DRAWS).check("draws", given.get("draws"))
     inputs.writable_file(output, MODEL)
     if isinstance(wanted, FactRecipe):
-        (model, problem, about), say = _transformer(wanted, given), _say_transformer
+        (model, problem, about), say = _transformer(wanted, given, output), _say_transformer
     else:
         assert isinstance(wanted, MemoryRecipe)
-        (model, problem, about), say = _memory(wanted, DEFAULTS | given), _say_memory
+        (model, problem, about), say = _memory(wanted, DEFAULTS | given, output), _say_memory
     if not json:
         say(about, wanted.place)
     if output is not None and about.get("status") != "diverged":  # what was found is said before a disk can be full
@@ -123,7 +125,7 @@ def make(
         print_json(about)
 
 
-def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
+def _memory(recipe: MemoryRecipe, g: dict[str, Any], output: Path | None) -> Made:
     from facthold.measure import bits
     from facthold.measure.recall import accuracy, smallest_margins
     from facthold.memory.associations import seeded_problem
@@ -131,11 +133,14 @@ def _memory(recipe: MemoryRecipe, g: dict[str, Any]) -> Made:
     N, d, m, seed, map, embeddings = (g[name] for name in ("N", "d", "m", "seed", "map", "embeddings"))
     recipe.check_stores()
     recipe.check(d, m)
+    check_one_of("map", map, MAPS)
+    check_one_of("embeddings", embeddings, EMBEDDINGS)
     M = g.get("M", N)
     parts = memory_parts(N=N, d=d, M=M, m=m, scores=recipe.holds_scores)
     check_memory(f"a memory of {count(N, 'association')}", parts)
     inputs.foretell(f"asking for N={N} associations with {M} outputs", float(N) * M * (2 * d + BESIDE), "-N")
     problem = seeded_problem(N, seed, d, g.get("M"), embeddings=embeddings, map=map)
+    inputs.say_replaced(output)
     start = time.perf_counter()
     with working(f"making a memory by {recipe.name}"):
         model = make_memory(recipe, problem, m, seed)
@@ -154,12 +159,13 @@ def _margins(margins: Any) -> dict[str, float]:
     return {"smallest_margin": float(np.min(margins)), "median_margin": float(np.median(margins))}
 
 
-def _transformer(recipe: FactRecipe, given: dict[str, Any]) -> Made:
+def _transformer(recipe: FactRecipe, given: dict[str, Any], output: Path | None) -> Made:
     from facthold.measure.fact_recall import fact_margins
 
     g = DEFAULTS | given
     shape = _trained_shape(g, given) if recipe.name == "train" else _built_shape(recipe, given)
     table, p = _table(g, given, shape)
+    inputs.say_replaced(output)
     start = time.perf_counter()
     with working(f"putting {count(len(table), 'fact')} into weights by {recipe.name}") as say:
         model, problem, about = _put(recipe, table, p, shape, g, say)
@@ -211,6 +217,12 @@ def _table(g: dict[str, Any], given: dict[str, Any], shape: Shape) -> tuple[Fact
     """The facts, from a file or drawn, and how often each is asked."""
     drawn = {name: given.get(name) for name in ("S", "R", "D", "table")}
     table, p = inputs.read_given(given.get("facts"), given.get("on_conflict"), **drawn)
+    for name in ("share", "zipf"):
+        if name in given and p is not None:
+            raise ValueError(f"take one of --{name} and the column p of --facts, which says how often a fact is asked")
+    if not all(abs(exponent) <= STEEPEST for exponent in g.get("zipf", ())):
+        typed = "{:g} {:g}".format(*g["zipf"])
+        raise ValueError(f"--zipf {typed}: take exponents of at most {STEEPEST:g}")
     S, R, A = (g["S"], g["R"], g["R"] * g["D"]) if table is None else (table.S, table.R, table.A)
     if not shape.H:  # a construction may at worst have a head for each token
         shape = shape._replace(H=min(S + R, max(2, -(-4 * (S + R) // shape.d_h))))
@@ -220,17 +232,11 @@ def _table(g: dict[str, Any], given: dict[str, Any], shape: Shape) -> tuple[Fact
     inputs.foretell(f"asking for {asked:.6g} facts in draws={g['draws']} prompts each", products, "--draws, -S or -R")
     if table is None:
         table = seeded_table(g["table"], S, R, g["D"], g["seed"])
-    for name in ("share", "zipf"):
-        if name in given and p is not None:
-            raise ValueError(f"take one of --{name} and the column p of --facts, which says how often a fact is asked")
     if "share" in given:
         table = random_share(table, g["share"], key=derive("share", g["seed"], g["share"]))
     if "zipf" in given:
         from facthold.facts.problem import zipf
 
-        if not all(abs(exponent) <= STEEPEST for exponent in g["zipf"]):
-            typed = "{:g} {:g}".format(*g["zipf"])
-            raise ValueError(f"--zipf {typed}: take exponents of at most {STEEPEST:g}")
         p = zipf(table, *g["zipf"])
     return table, p
 

@@ -13,7 +13,7 @@ from facthold._util.errors import FactholdError, brief, shorten, unknown
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import CellProgress, find_place
-from facthold.cli.inputs import refuse, split_names, writable
+from facthold.cli.inputs import refuse, say_replaced, split_names, writable
 from facthold.cli.printing import count, filled, messages, paragraph, print_json, show, width
 from facthold.lab import api, registry
 from facthold.lab.cells import Cell
@@ -46,7 +46,9 @@ def figure(
     cells = api.figure_cells(registry.figure(name), preset, changes)
     if dry:
         return dry_run(name, cells, store, place, json=json)
-    writable(output, registry.figure(name).files(output, api.label_of(preset, changes)), api.path_of(store))
+    files = registry.figure(name).files(output, api.label_of(preset, changes))
+    writable(output, files, api.path_of(store))
+    say_replaced(*files)
     with CellProgress(name, store) as progress:
         drawn = api.run_figure(
             name, preset, changes=changes, store=store, out=output, place=place, compute=not plot_only,
@@ -129,7 +131,9 @@ def reproduce(
         messages.print(filled(f"{name} is left out: {reason}"), markup=False)
     if dry:
         return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
-    writable(output, api.report_files(wanted, preset, changes, output), api.path_of(store))
+    files = api.report_files(wanted, preset, changes, output)
+    writable(output, files, api.path_of(store))
+    say_replaced(*files)
     with CellProgress("figures and claims", store) as progress:
         done = api.reproduce(
             *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import read_given, refuse, writable_file
+from facthold.cli.inputs import read_given, refuse, say_replaced, writable_file
 from facthold.cli.printing import WIDE, amount, count, paragraph, print_json, show, size_text, times_text, width
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
@@ -178,6 +178,7 @@ def refresh(store: Path | None, output: Path, json: bool, place: Any = None) -> 
     from facthold.studies.sizes.calibrations import calibration, cells
 
     writable_file(output, KIND)
+    say_replaced(output)
     before, wanted = product_rate(), cells()
     rows = compute_cells("calibrations", [cell for *_, cell in wanted], store, place or Workers(1))
     gflops = (before + product_rate()) / 2

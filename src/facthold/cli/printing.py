@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
 
@@ -85,8 +86,9 @@ def show(
     title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, json: bool = False,
     few: bool = False,
 ) -> None:  # fmt: skip
-    """Print a table of at most `width` columns. ``columns`` are the names of what is shown of each row, or a format for
-    each heading: '{recall:.2%}'. With ``json``, print the rows themselves.
+    """Print a table of at most `width` columns; a wide character, such as an emoji, takes two of them. ``columns`` are
+    the names of what is shown of each row, or a format for each heading: '{recall:.2%}'. With ``json``, print the rows
+    themselves.
 
     Where a row does not fit, each is a paragraph instead, below its first part. So it is with ``few``, where the
     terminal is narrow and there are many columns: a glance takes in three.
@@ -97,8 +99,10 @@ def show(
     lines = [[_Cells().vformat(cell, (), row) for cell in formats.values()] for row in rows]
     if title:
         paragraph(title)
-    whole = _widths({name: len(name) for name in formats}, lines)
-    broken = _widths({name: max(map(len, name.split()), default=0) for name in formats}, lines)  # headings, not cells
+    whole = _widths({name: cell_len(name) for name in formats}, lines)
+    broken = _widths(
+        {name: max(map(cell_len, name.split()), default=0) for name in formats}, lines
+    )  # headings, not cells
     widths = whole if _fits(whole) else broken
     if not _fits(widths) or (few and len(formats) > FEW and width() < WIDE):
         for name, *rest in lines:
@@ -113,11 +117,11 @@ def show(
     above = [[""] * (tall - len(words)) + words for words in headings]  # each stands on the line below it
     rule = ["-" * size for size in widths]
     for line in (*zip(*above, strict=True), rule, *lines):
-        typer.echo(GAP.join(part.ljust(size) for part, size in zip(line, widths, strict=True)).rstrip())
+        typer.echo(GAP.join(set_cell_size(part, size) for part, size in zip(line, widths, strict=True)).rstrip())
 
 
 def _widths(heads: Mapping[str, int], lines: Sequence[Sequence[str]]) -> list[int]:
-    return [max([size, *(len(line[i]) for line in lines)]) for i, size in enumerate(heads.values())]
+    return [max([size, *(cell_len(line[i]) for line in lines)]) for i, size in enumerate(heads.values())]
 
 
 def _fits(widths: Sequence[int]) -> bool:

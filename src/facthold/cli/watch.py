@@ -12,7 +12,7 @@ from facthold._util.errors import FactholdError
 from facthold._util.files import GIF, as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import check_apart, command, heed
-from facthold.cli.inputs import real_rows, refuse, split_names, understand, writable_file
+from facthold.cli.inputs import real_rows, refuse, say_replaced, split_names, understand, writable_file
 from facthold.cli.printing import count, messages, paragraph, print_json, working
 from facthold.cli.watch_view import View, closing, paths, shown, stage_line
 from facthold.dynamics.schedule import ALPHA, safe_step, schedule
@@ -107,6 +107,7 @@ def watch(
     table, name = _read(facts, relations, subjects, seed, on_conflict)
     plan = schedule(table, alpha=alpha, lr=lr, steps=steps, optimiser=optimiser)
     watching = Watching(table, _questions(table, question or [], facts, seed), plan)
+    say_replaced(*([] if output is None else paths(output)))
     began = time.perf_counter()
     try:
         with _showing(watching, name, json) as heard:

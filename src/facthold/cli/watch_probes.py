@@ -13,9 +13,9 @@ from rich.text import Text
 from facthold._util.files import GIF, as_csv, table_of, writing
 from facthold.cli import curves
 from facthold.cli.app import check_apart, heed
-from facthold.cli.inputs import writable_file
+from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.printing import count, messages, paragraph, print_json, working
-from facthold.cli.texts import counted
+from facthold.cli.texts import counted, foretell_head
 from facthold.cli.watch_view import paths, shown
 from facthold.knowledge.probing import CURVES, RULES, Probing
 from facthold.knowledge.settings import PROBES, Settings
@@ -38,7 +38,9 @@ def watch_induction(text: Path | None, settings: Settings, output: Path | None, 
         for path, kind in zip(paths(output), (table_of(("step", *CURVES)), GIF), strict=True):
             check_apart({"text": text, "output": path})
             writable_file(path, kind)
-    bigrams, name = counted(text, settings, "--steps, -T or -d")
+    bigrams, name = counted(text, settings)
+    foretell_head(bigrams, settings, "--steps, -T or -d")
+    say_replaced(*([] if output is None else paths(output)))
     from facthold.knowledge.induction import Lesson
 
     began = time.perf_counter()

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from facthold._util.errors import FactholdError, shorten
+from facthold._util.files import GIF, TABLE, check_ending
 from facthold.cli import curves
 from facthold.cli.printing import count
 from facthold.dynamics.stages import CONVERGED, Rest
@@ -57,7 +58,8 @@ def paths(output: Path) -> list[Path]:
     """NAME.csv and NAME.gif."""
     if output.is_dir():
         raise FactholdError(f"output={output} is a folder; give the name of a file")
-    base = output.with_suffix("") if output.suffix in (".gif", ".csv") else output
+    base = output.with_suffix("") if output.suffix.lower() in (".gif", ".csv") else output
+    check_ending(base, f"{GIF} and {TABLE}")
     return [base.with_name(f"{base.name}{ending}") for ending in (".csv", ".gif")]
 
 

@@ -10,13 +10,16 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from facthold._util.errors import FactholdError
+from facthold._util.arguments import checked
+from facthold._util.errors import FactholdError, check_positive
 from facthold._util.files import json_of, writing
 from facthold.facts.contents import blocks_of
 
 MOST_CHARACTERS = 1024  # different ones: tables of all pairs are kept, and every model has an embedding for each
 SHIPPED = "shakespeare.json"  # of tiny Shakespeare; `facthold.context.shakespeare` makes it
 CODES = 0x110000  # code points of Unicode
+TRIGGERS = 5  # K of the slides' experiments
+LEAST = 4  # tokens of a sequence of the bigram task
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,28 @@ class Bigrams:
                 raise FactholdError(f"{character!r} is not among the {self.N} characters of the text")
         return np.array([rows[character] for character in characters], np.int64)
 
+    def check_triggers(self, K: int, T: int, triggers: str | None, random: bool) -> None:
+        """Refuse triggers with which this text has no bigram task: see `facthold.context.sequences`."""
+        check_positive(K=K, T=T)
+        if triggers is not None:
+            if random:
+                raise ValueError(f"triggers={triggers!r} are the same in all sequences; leave out random=True")
+            if not triggers or len(set(triggers)) < len(triggers):
+                raise ValueError(f"triggers={triggers!r} must be different characters, at least one")
+            if missing := [c for c in triggers if c not in self.characters]:
+                such = "".join(self.characters[i] for i in self.most_frequent(min(K, self.N - 1)))
+                raise FactholdError(
+                    f"triggers={triggers!r}: {missing[0]!r} is not among the {self.N} characters of the text; "
+                    f"take some of those, such as {such!r}"
+                )
+        if (K if triggers is None else len(triggers)) >= self.N:
+            what = f"K={K} triggers" if triggers is None else f"triggers={triggers!r}"
+            raise ValueError(f"{what} leave none of the {self.N} characters to stand between them")
+        if T < LEAST:
+            raise ValueError(f"T={T}: a trigger, its output and both again take {LEAST} tokens")
+
     @classmethod
+    @checked
     def of_text(cls, path: str | Path) -> "Bigrams":
         """Count a file of text in UTF-8, of any length, a block at a time."""
         path = Path(path)

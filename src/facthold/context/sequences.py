@@ -14,11 +14,9 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from facthold._util.errors import check_positive
-from facthold.context.bigrams import Bigrams
+from facthold.context.bigrams import TRIGGERS, Bigrams
 
 LENGTH = 256  # T of the slides' experiments
-TRIGGERS = 5  # K
 HALF = np.uint32(0xFFFF)  # of a word
 
 
@@ -69,17 +67,8 @@ class BigramTask(eqx.Module):
     ) -> "BigramTask":  # fmt: skip
         """The K most frequent characters are the triggers, or ``triggers``, or K ``random`` ones for each sequence.
         With ``noise`` the noise token (the most frequent character that is no trigger) comes in place of an output."""
-        check_positive(K=K, T=T)
-        if random and triggers is not None:
-            raise ValueError(f"triggers={triggers!r} are the same in all sequences; leave out random=True")
-        if triggers is not None:
-            if not triggers or len(set(triggers)) < len(triggers):
-                raise ValueError(f"triggers={triggers!r} must be different characters, at least one")
-            K = len(triggers)
-        if bigrams.N <= K:
-            raise ValueError(f"K={K} triggers leave none of the {bigrams.N} characters to stand between them")
-        if T < 4:
-            raise ValueError(f"T={T}: a trigger, its output and both again take 4 tokens")
+        bigrams.check_triggers(K, T, triggers, random)
+        K = K if triggers is None else len(triggers)
         if not 0 <= noise < 1:
             raise ValueError(f"noise={noise} must be at least 0 and below 1")
         chosen = bigrams.most_frequent(K) if triggers is None else bigrams.index(triggers)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO
 
 from facthold._util.errors import FactholdError
+from facthold._util.files import GZIPPED
 from facthold._util.memory import check_memory
 
-GZIP = ".gz"  # after any of the endings
 BLOCK = 1 << 20  # bytes that are unpacked at a time: a small file may unpack to one that fits nowhere
 # Bytes of memory that a byte of a file takes while it is read, and a row of it: a short one is mostly objects.
 MEMORY_A_BYTE, MEMORY_A_ROW = 6, 600
@@ -26,7 +26,7 @@ OTHER_KINDS = {  # what a file is by its first bytes, and what to do about it
 
 def is_packed(path: Path) -> bool:
     """Whether the name says that the file is compressed."""
-    return path.suffix.lower() == GZIP
+    return path.suffix.lower() == GZIPPED
 
 
 def text_of(path: Path) -> str:

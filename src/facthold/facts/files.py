@@ -4,7 +4,7 @@ import gzip
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, check_one_of, optional, shorten
 from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
 from facthold.facts.contents import is_packed
 from facthold.facts.formats import COLUMNS, ending_of, endings, source_of
-from facthold.facts.names import clean, unfit
+from facthold.facts.names import blank, clean, unfit
 from facthold.facts.problem import check_distribution
 from facthold.facts.table import ON_CONFLICT, FactTable, Row
 
 SHOWN = 3  # conflicts that an error names
 
 
+@checked
 def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float[np.ndarray, " facts"] | None]:
     """A table of facts, and p(s, r) where they have a column p: ``table, p = fh.read_facts("countries.csv")``.
 
@@ -63,7 +65,7 @@ def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float
             conflicts[s, r] = f"{source.unit} {number}: the fact ({_quoted(s)}, {_quoted(r)}) {answers}"
         rows.append((s, r, a))
     if not rows:
-        raise FactholdError(f"{source.name} has a header and no facts; give a row subject, relation, answer for each")
+        raise FactholdError(f"{source.name} has no facts in it; give subject, relation and answer of each")
     if conflicts and on_conflict == "error":
         raise _conflict(source.name, list(conflicts.values()))
     table = FactTable.from_rows(rows, on_conflict)
@@ -97,6 +99,7 @@ def _probability(where: str, cell: str) -> float:
     return p
 
 
+@checked
 def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     """Write a table or rows (subject, relation, answer) in the format that the name says:
     ``fh.write_facts("countries.csv", table)``. A reader never meets the file half written."""
@@ -104,7 +107,11 @@ def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     path = Path(path)
     kind = kind_for(path)
     for i, row in enumerate(rows, 1):  # so that what is written can be read
-        if len(row) != len(COLUMNS) or any(name is None or not str(name).strip() for name in row):
+        if (
+            not isinstance(row, Sized)
+            or len(row) != len(COLUMNS)
+            or any(name is None or blank(str(name)) for name in row)
+        ):
             raise FactholdError(f"fact {i}, {row!r}, must be three names: subject, relation and answer")
     if not rows:
         raise FactholdError(f"there are no facts to write to {path}")
@@ -124,7 +131,8 @@ def kind_for(path: Path) -> str:
     ending = ending_of(path, WRITERS)
     if ending is None:
         raise FactholdError(f"{path}: facts are written to files whose names end in {endings(WRITERS)}")
-    kind = json_of(COLUMNS[0]) if "json" in ending else PARQUET if ending == ".parquet" else table_of(COLUMNS)
+    table = table_of(COLUMNS, "\t" if ending == ".tsv" else ",")
+    kind = json_of(COLUMNS[0]) if "json" in ending else PARQUET if ending == ".parquet" else table
     return packed(kind) if is_packed(path) else kind
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from facthold._util.errors import FactholdError, brief, optional, shorten
-from facthold.facts.contents import GZIP, check_fits, check_readable, contents_of, is_packed, text_of
+from facthold._util.files import GZIPPED
+from facthold.facts.contents import check_fits, check_readable, contents_of, is_packed, text_of
 
 COLUMNS = ("subject", "relation", "answer")
 QUESTION = COLUMNS[:2]  # what a file of questions needs
@@ -72,15 +73,15 @@ def questions_of(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def ending_of(path: Path, known: Iterable[str]) -> str | None:
-    """The ending that says the format of a file, without `GZIP`; None where it is none of the ``known`` ones."""
+    """The ending that says the format of a file, without `GZIPPED`; None where it is none of the ``known`` ones."""
     *_, before, last = ("", "", *(suffix.lower() for suffix in path.suffixes))
-    ending = before if last == GZIP else last
+    ending = before if last == GZIPPED else last
     return ending if ending in known else None
 
 
 def endings(known: Iterable[str]) -> str:
     """The endings in words, for a message."""
-    return f"{', '.join(known)}, or one of these and {GZIP}"
+    return f"{', '.join(known)}, or one of these and {GZIPPED}"
 
 
 def _file(path: Path, columns: Sequence[str]) -> Source:

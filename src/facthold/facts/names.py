@@ -21,6 +21,10 @@ NEAR = 50  # names whose likeness is measured exactly, after a quick look at all
 # that is longer could never be asked for.
 LONGEST = 10_000
 
+# Characters that show nothing: by their category in Unicode (controls, zero-width ones, spaces), and fillers that
+# count as letters or signs.
+UNSEEN, FILLERS = ("Cc", "Cf", "Zs", "Zl", "Zp"), "\u034f\u115f\u1160\u2800\u3164\uffa0\ufe0e\ufe0f"
+
 
 class UnknownName(FactholdError):
     """A name that the table does not have, or that is not clear."""
@@ -31,10 +35,17 @@ def clean(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip())
 
 
+def blank(name: str) -> bool:
+    """Whether nothing of a name can be seen, as of one that is empty or a zero-width space."""
+    return all(c in FILLERS or unicodedata.category(c) in UNSEEN for c in name)
+
+
 def unfit(name: str) -> str:
     """What is wrong with a clean name; nothing for one that can be in a table."""
     if not name:
         return "is empty"
+    if blank(name):
+        return f"is empty: nothing of it can be seen ({', '.join(f'U+{ord(c):04X}' for c in dict.fromkeys(name[:3]))})"
     if len(name) > LONGEST:
         return f"is a name of {len(name)} characters; it may have at most {LONGEST}"
     if "\0" in name:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from facthold._util.arguments import checked
 from facthold._util.errors import check_one_of, check_positive, find
 from facthold._util.keys import PRNGKeyArray, derive, fold
 from facthold.facts.table import FactTable, make_table
@@ -96,6 +97,7 @@ class FactualRecall:
         return self.phi[: self.n_tokens]
 
 
+@checked
 def factual_recall(
     table: FactTable, d: int, *, key: PRNGKeyArray, n_noise: int | None = None, T: int = SEQUENCE,
     p: np.ndarray | None = None, embeddings: str = "sphere", outputs: str = "vocabulary",

@@ -8,6 +8,7 @@ from datetime import date
 from importlib.util import find_spec
 from typing import Any
 
+from facthold._util.arguments import checked
 from facthold._util.errors import MissingPackage, check_one_of, check_positive, find
 from facthold._util.plugins import version_of
 from facthold.facts.table import FactTable, Row
@@ -228,6 +229,7 @@ def find_source(name: str) -> Source:
     return find("source of facts", name, SOURCES)
 
 
+@checked
 def real_facts(
     name: str, *, relations: Sequence[str] | None = None, subjects: int | None = None, seed: int = 0
 ) -> FactTable:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from facthold._util.arguments import checked
 from facthold._util.errors import check_one_of, check_positive, check_range, find, optional
 from facthold._util.keys import PRNGKeyArray, fold
 
@@ -67,6 +68,7 @@ class FactTable:
             raise ValueError(f"relation {self.name('relations', silent[0])} has no facts; leave it out of the table")
 
     @classmethod
+    @checked
     def of(cls, facts: Any, on_conflict: str = "error") -> "FactTable":
         """A table of ``facts``: the path of a file, a frame, a list, a dictionary or a table, as `read_facts` takes
         them. A column p is left out here; `read_facts` gives both."""
@@ -75,6 +77,7 @@ class FactTable:
         return read_facts(facts, on_conflict)[0]
 
     @classmethod
+    @checked
     def from_rows(cls, rows: Iterable[Sequence[Any]], on_conflict: str = "error") -> "FactTable":
         """A table from (subject, relation, answer) texts as they are; `of` cleans names and takes all else too.
 
@@ -233,6 +236,7 @@ class FactTable:
         return str(i) if self.labels is None else repr(getattr(self.labels, kind)[i])
 
 
+@checked
 def random_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
     """Section 4.4: a*(s, r) uniform in r's own block of D answers, {rD, ..., rD + D - 1}; |A| = RD.
 

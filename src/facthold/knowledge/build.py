@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, check_one_of, check_positive
 from facthold._util.memory import Parts, bytes_of, check_memory
 from facthold.construct.dimensions import smallest
@@ -69,6 +70,7 @@ class _Wish:
     prompts: dict[str, Any]  # n_noise, T, p and the variant
 
 
+@checked
 def build(
     facts: Any, *, on_conflict: str = "error", recipe: str = AUTO, accuracy: float = 1.0, max_params: int | None = None,
     n_noise: int | None = None, T: int = SEQUENCE, p: np.ndarray | None = None, variant: str = "text", seed: int = 0,
@@ -89,6 +91,22 @@ def build(
     it is only to be right among the answers. With ``beside``, the file that the model will be written to, 'gated' keeps
     its tries in a hidden file next to it, and goes on from there when it is started again.
     """
+    table, weights = read_facts(facts, on_conflict)
+    check_wish(table, recipe=recipe, accuracy=accuracy, max_params=max_params, n_noise=n_noise, T=T, variant=variant)
+    start = time.perf_counter()
+    kept = Kept(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed, variant=variant))
+    prompts = {"n_noise": n_noise, "T": T, "p": weights if p is None else p, "variant": variant}
+    wish = _Wish(table, accuracy, max_params, seed, say, kept, prompts)
+    found, made = _first_that_holds(recipe, wish)
+    bits, seconds = table_bits(table, found.recall), time.perf_counter() - start
+    built = Built(found.recipe, found.recall, found.margin, found.seed, seconds, bits, made.widths, kept)
+    return Model(made.model, made.problem, built)
+
+
+def check_wish(
+    table: FactTable, *, recipe: str, accuracy: float, max_params: int | None, n_noise: int | None, T: int, variant: str
+) -> None:
+    """Refuse what `build` cannot be asked, before anything is computed or announced."""
     check_one_of("recipe", recipe, [*fact_recipes(), AUTO])
     check_one_of("variant", variant, VARIANTS)
     if n_noise is not None:
@@ -98,16 +116,14 @@ def build(
     if max_params is not None:
         check_positive(max_params=max_params)
     check_length(T)
-    table, weights = read_facts(facts, on_conflict)
+    if recipe != AUTO:
+        _check_holds(fact_recipe(recipe), table)
     _check_memory(recipe, table, accuracy, T, n_noise)
-    start = time.perf_counter()
-    kept = Kept(beside, fingerprint(table, accuracy=accuracy, n_noise=n_noise, T=T, seed=seed, variant=variant))
-    prompts = {"n_noise": n_noise, "T": T, "p": weights if p is None else p, "variant": variant}
-    wish = _Wish(table, accuracy, max_params, seed, say, kept, prompts)
-    found, made = _first_that_holds(recipe, wish)
-    bits, seconds = table_bits(table, found.recall), time.perf_counter() - start
-    built = Built(found.recipe, found.recall, found.margin, found.seed, seconds, bits, made.widths, kept)
-    return Model(made.model, made.problem, built)
+
+
+def _check_holds(recipe: FactRecipe, table: FactTable) -> None:
+    if reason := recipe.refuses(table):
+        raise FactholdError(f"recipe={recipe.name!r} cannot hold these facts: {reason}")
 
 
 @dataclass(frozen=True)
@@ -230,8 +246,7 @@ def _until_refused(models: Iterator[tuple[str, Made]], tried: list[_Tried | str]
 def _models(name: str, wish: _Wish) -> Iterator[Made]:
     """The smallest model by this recipe, then larger ones: where its size is searched here, those that were tried."""
     recipe = fact_recipe(name)
-    if reason := recipe.refuses(wish.table):
-        raise FactholdError(f"recipe={name!r} cannot hold these facts: {reason}")
+    _check_holds(recipe, wish.table)
     models: Iterator[Made]
     if recipe.search is not None:
         models = (_searched(recipe.search, wish, wider) for wider in range(1 + WIDER))

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from facthold._util.arguments import checked, checked_options
 from facthold._util.errors import FactholdError
 from facthold._util.keys import derive
 from facthold.construct.induction import induction_head, untrained
 from facthold.context.bigrams import Bigrams
-from facthold.context.sequences import TRIGGERS, BigramTask
+from facthold.context.sequences import BigramTask
 from facthold.knowledge.settings import MATRICES, PROBES, Settings, check_sequence
 from facthold.measure.in_context import Exam
 from facthold.measure.probes import probes
@@ -101,6 +102,7 @@ class Induction:
             return None
         return "".join(self.bigrams.characters[i] for i in np.asarray(self.task.fixed))
 
+    @checked
     def draw(self, seed: int = 0) -> Drawn:
         """A fresh sequence."""
         drawn = eqx.filter_jit(lambda task, key: task.draw(1, key=key))(self.task, derive("shown", seed))
@@ -109,6 +111,7 @@ class Induction:
         triggers = "".join(self.bigrams.characters[i] for i in own) if self.triggers is None else self.triggers
         return Drawn("".join(self.bigrams.characters[i] for i in tokens), triggers)
 
+    @checked
     def predict(self, sequence: str, triggers: str | None = None) -> list[Prediction]:
         """What the model says after each character of a sequence, with at most T of them. ``triggers`` are those that
         its triggers are taken for (default: the model's; where they are random, every character)."""
@@ -133,6 +136,7 @@ class Induction:
                 followed.setdefault(token, []).append(after)
         return found
 
+    @checked
     def save(self, path: str | Path) -> Path:
         """Write it, with the counts of its text: ``Induction.load`` reads it again."""
         from facthold.knowledge.induction_files import save
@@ -140,6 +144,7 @@ class Induction:
         return save(path, self)
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> "Induction":
         from facthold.knowledge.induction_files import load
 
@@ -155,13 +160,9 @@ def _looked(model: CausalTransformer, tokens: Int[Array, " T"]) -> tuple[Array, 
 
 
 def task_of(bigrams: Bigrams, settings: Settings) -> BigramTask:
-    s, K = settings, min(TRIGGERS, bigrams.N - 1) if settings.K is None else settings.K
-    if s.triggers is not None and (missing := [c for c in s.triggers if c not in bigrams.characters]):
-        raise FactholdError(
-            f"triggers={s.triggers!r}: {missing[0]!r} is not among the {bigrams.N} characters of the text; "
-            f"take some of those, such as {''.join(bigrams.characters[i] for i in bigrams.most_frequent(K))!r}"
-        )
-    return BigramTask.of(bigrams, K, s.T, triggers=s.triggers, random=s.random)
+    return BigramTask.of(
+        bigrams, settings.n_triggers(bigrams.N), settings.T, triggers=settings.triggers, random=settings.random
+    )
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class Lesson:
     @classmethod
     def of(cls, bigrams: Bigrams, settings: Settings) -> "Lesson":
         """Refuses what does not fit in memory, and a task in which there is nothing to learn."""
-        settings.check_fits(bigrams.N)
+        settings.check_text(bigrams)
         task = task_of(bigrams, settings)
         exam = Exam.of(task, key=derive("judged", settings.seed))
         return cls(bigrams, settings, task, exam, exam.rules(bigrams.pi_b))
@@ -197,6 +198,7 @@ class Lesson:
         return Induction(model, self.bigrams, settings, *self.exam.accuracy(model), self.baselines, held, curves)
 
 
+@checked
 def induction(text: str | Path | Bigrams | None = None, *, heard: Heard | None = None, **options: Any) -> Induction:
     """An induction head for the bigram task of a text, by training or (``built=True``) by the slides' construction:
     ``fh.induction("my.txt", K=3).accuracy``.
@@ -206,8 +208,9 @@ def induction(text: str | Path | Bigrams | None = None, *, heard: Heard | None =
         heard: is told at each evaluation of the steps so far, the accuracy and the probes.
         options: K, T, d, steps, batch, lr, seed, triggers, random and built: see `facthold.knowledge.settings`.
     """
+    settings = Settings(**checked_options(options, Settings))
     bigrams = text if isinstance(text, Bigrams) else Bigrams.shipped() if text is None else Bigrams.of_text(text)
-    return Lesson.of(bigrams, Settings(**options)).learnt(heard)
+    return Lesson.of(bigrams, settings).learnt(heard)
 
 
 def _matrices(model: CausalTransformer) -> Sequence[Float[Array, "d d"]]:

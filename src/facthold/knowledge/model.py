@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from scipy.special import softmax
 
 from facthold import knowledge
+from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, check_positive
 from facthold.facts.names import Names, parse
 from facthold.facts.problem import FactualRecall
@@ -123,11 +124,13 @@ class Model:
         facts = f"{len(table)} facts of {table.S} subjects and {table.R} relations"
         return f"Model({facts} in {sizes}, beside {self.n_embeddings} numbers of embeddings)"
 
+    @checked
     def ask(self, subject: Name, relation: Name, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
         """The answer to (subject, relation) in a prompt with ``noise`` noise tokens (None: as long as T)."""
         s, r = self._numbers([(subject, relation)])
         return self._asked(s, r, prompts(self.problem, s, r, noise=noise, seed=seed)[0], top)
 
+    @checked
     def ask_prompt(self, text: str, *, noise: int | None = None, seed: int = 0, top: int = TOP) -> Answer:
         """The answer to a free prompt, such as 'the capital of France'. Its other words are noise tokens to the model;
         with ``noise`` there are that many on top of them."""
@@ -136,6 +139,7 @@ class Model:
         drawn = prompts(self.problem, s, r, noise=noise or 0, seed=seed)[0]
         return self._asked(s, r, np.insert(drawn, 2, word_tokens(self.problem, parsed.others)), top)
 
+    @checked
     def ask_all(
         self, questions: Iterable[tuple[Name, Name]] | None = None, *, noise: int | None = None, seed: int = 0
     ) -> list[Answer]:
@@ -152,16 +156,17 @@ class Model:
         tokens = prompts(self.problem, s, r, noise=noise, seed=seed)
         return judge(self.forward, tokens, find_rows(self.table, s, r), probabilities=True)
 
+    @checked
     def edit(self, subject: Name, relation: Name, answer: Name, *, in_place: bool = False) -> "Model":
         """The model with another answer to a fact of its table; a new answer gets an embedding of its own.
 
         ``.report`` says what it cost. See `knowledge.edit`, also for ``in_place``.
         """
         row = self.find_row(subject, relation, "; take add for a new fact")
-        _check_given("answer", answer)
         problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
         return knowledge.edit.changed(self, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
+    @checked
     def add(self, subject: Name, relation: Name, answer: Name, *, in_place: bool = False) -> "Model":
         """The model with one more fact. Subject and answer may be new; a new relation needs a new model."""
         (subjects, relations, _), relation = self.names, str(relation)
@@ -170,8 +175,6 @@ class Model:
                 f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
                 f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
             )
-        for what, name in (("subject", subject), ("answer", answer)):
-            _check_given(what, name)
         s = subjects.exact(str(subject))  # any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
             raise FactholdError(f"({subject}, {relation}) is in the table; to change its answer, edit it without --add")
@@ -181,6 +184,7 @@ class Model:
         after = tables.added(problem, s, r, a)
         return knowledge.edit.changed(self, after, len(after.table) - 1, a, "add", (a,), in_place)
 
+    @checked
     def forget(self, subject: Name, relation: Name, *, in_place: bool = False) -> "Model":
         """The model without a fact of its table. It says the output that comes next instead.
 
@@ -196,10 +200,12 @@ class Model:
         rival = contest(self.forward.U, F, asked, answers).rivals[0, 0]
         return knowledge.edit.changed(self, self.problem, row, int(rival), "forget", tuple(answers.tolist()), in_place)
 
+    @checked
     def locate(self, subject: Name, relation: Name, *, seed: int = 0) -> "Location":
         """Which heads and neurons hold a fact: ``.sentence`` in words, ``.parts`` by how much is lost without each."""
         return knowledge.locate.locate(self, subject, relation, seed=seed)
 
+    @checked
     def save(self, path: str | Path, *, redraw: bool | None = None) -> Path:
         """Write it with its facts, as safetensors; `load` reads it again. With ``redraw`` random embeddings are left
         out, and drawn again when it is read; by default that is so if they came from a file without them."""
@@ -263,12 +269,7 @@ class Model:
         )  # fmt: skip
 
 
-def _check_given(what: str, name: Any) -> None:
-    """None is no name: as a text it would be 'None'."""
-    if name is None:
-        raise FactholdError(f"the {what} is missing")
-
-
+@checked
 def load(path: str | Path) -> Model:
     """A saved transformer with its facts: ``fh.load("countries.safetensors").ask("France", "capital")``."""
     model, problem = load_model(path)

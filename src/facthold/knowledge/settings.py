@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from facthold._util.errors import FactholdError, brief, check_number, check_positive
 from facthold._util.memory import Parts, bytes_of, check_memory
-from facthold.context.bigrams import Bigrams
+from facthold.context.bigrams import TRIGGERS, Bigrams
 from facthold.train.protocols import Protocol
 
 LOOKS, LEAST = 60, 5  # evaluations along training, at most; and steps between two of them, at least
@@ -72,8 +72,14 @@ class Settings:
             f"batch={self.batch}": bytes_of(scores=12 * batch * (T + N)),
         }
 
-    def check_fits(self, N: int) -> None:
-        check_memory(f"an induction head for {N} characters", self.needed(N))
+    def n_triggers(self, N: int) -> int:
+        """K, for a text of N characters."""
+        return min(TRIGGERS, N - 1) if self.K is None else self.K
+
+    def check_text(self, bigrams: Bigrams) -> None:
+        """Refuse a text in which there is no such task, and a model of it that does not fit in memory."""
+        bigrams.check_triggers(self.n_triggers(bigrams.N), self.T, self.triggers, self.random)
+        check_memory(f"an induction head for {bigrams.N} characters", self.needed(bigrams.N))
 
     def products(self, N: int, judged: int) -> float:
         """Of two numbers, about: to judge it on so many sequences, and to train it."""

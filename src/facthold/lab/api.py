@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from facthold._util.arguments import checked
 from facthold._util.commands import command
 from facthold._util.errors import FactholdError, MissingPackage
 from facthold._util.files import PAGE, check_outputs
@@ -58,6 +59,7 @@ class Drawn:
         }  # fmt: skip
 
 
+@checked
 def run_figure(
     name: str, preset: str = "quick", *, changes: Changes | None = None, store: AnyStore = None,
     out: str | Path | None = None, place: Place | None = None, compute: bool = True, listener: Listener | None = None,
@@ -98,6 +100,7 @@ def label_of(preset: str, changes: Changes | None) -> str:
     return f"{preset}-changed" if changes else preset
 
 
+@checked
 def verify(
     *ids: str, preset: str = "quick", store: AnyStore = None, place: Place | None = None, compute: bool = True,
     listener: Listener | None = None,
@@ -123,6 +126,7 @@ class Reproduced:
     left_out: Mapping[str, str]  # figures that are not possible here, and why
 
 
+@checked
 def reproduce(
     *names: str, preset: str = "quick", changes: Mapping[str, Changes] | None = None, out: str | Path,
     store: AnyStore = None, place: Place | None = None, listener: Listener | None = None, figures_only: bool = False,
@@ -161,6 +165,7 @@ def report_files(figures: Sequence[Figure], preset: str, changes: Mapping[str, C
     }  # fmt: skip
 
 
+@checked
 def results(kind: str | None = None, *, store: AnyStore = None) -> Rows:
     """All stored results, or those of one kind of cell: ``fh.results("capacity").to_pandas()``."""
     with opened(store, create=False) as kept:

@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, optional
-from facthold._util.files import check_room
+from facthold._util.files import STORE, check_ending, check_room
 from facthold.lab.cells import Cell, Result, cell_of, key_of
 from facthold.lab.provenance import Provenance, provenance
 
@@ -117,6 +118,7 @@ class Store(contextlib.AbstractContextManager["Store"]):
     For the thread that opened it alone, and not across a fork. ``create=False`` only reads, and makes no file.
     """
 
+    @checked
     def __init__(self, path: str | Path, *, create: bool = True, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = Path(path)
         self._check_path(create)
@@ -219,6 +221,8 @@ class Store(contextlib.AbstractContextManager["Store"]):
                 raise self._refuse(f"there is no folder {self.path.parent}; make it first, or check the name")
             if not create and not self.path.exists():
                 raise self._refuse(f"there is no such file yet; compute something first, {_ELSEWHERE}")
+            if not self.path.exists():  # one that is there is known by its first bytes
+                check_ending(self.path, STORE, "store")
         except OSError as error:
             raise self._refuse(f"its folder: {error.strerror or error}; give another store") from error
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from facthold._util.arguments import checked
 from facthold._util.errors import check_positive, find
 from facthold._util.keys import derive
 from facthold.memory import MAPS
@@ -58,6 +59,7 @@ class Problem(eqx.Module):
         return self.U[self.f]
 
 
+@checked
 def random_problem(
     N: int, d: int, M: int | None = None, *, key: PRNGKeyArray, embeddings: str = "sphere", map: str = "identity"
 ) -> Problem:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL, writing
 from facthold._util.memory import check_memory
@@ -63,6 +64,7 @@ class Written:
     """Whether they are `STORED`, `REDRAWN` or `FIXED`; 'none' without a problem."""
 
 
+@checked
 def save_model(
     path: str | Path, model: eqx.Module, problem: Problem | FactualRecall | None = None, *, redraw: bool | None = None
 ) -> Path:
@@ -105,6 +107,7 @@ def write_model(
     return Written(Path(path), len(contents), weight_bytes, _size(arrays, EMBEDDINGS), embeddings)
 
 
+@checked
 def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     """A saved model and its problem, or None where none was saved: ``memory, problem = fh.load_model(path)``."""
     if not Path(path).is_file():

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from facthold._util.arguments import checked
 from facthold._util.commands import command
 from facthold._util.memory import available
 from facthold.facts.table import FactTable
@@ -29,6 +30,7 @@ ROUNDING = 1e-9  # a size that is whole but for the rounding of the fit is not r
 HELD = 0.85  # share of its calibrated tables that a recipe must have held: below, no size can be recommended
 
 
+@checked
 def plan(
     facts: Any = None, *, subjects: float | str | None = None, relations: float | str | None = None,
     answers: float | str | None = None, accuracy: float = ACCURACY,

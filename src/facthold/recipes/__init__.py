@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from facthold import train
+from facthold._util.arguments import checked
 from facthold._util.errors import find
 from facthold._util.keys import derive
 from facthold._util.lazy import callable_package
@@ -48,6 +49,7 @@ def fact_recipe(name: str) -> FactRecipe:
     return find("recipe", name, fact_recipes())
 
 
+@checked
 def make_memory(recipe: MemoryRecipe | str, problem: "Problem", m: int = 0, seed: int = 0) -> "Memory":
     """A memory for ``problem`` by a recipe or its name: ``fh.make_memory("outer-product", problem)``.
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from facthold._util.arguments import checked
 from facthold._util.errors import check_one_of, check_positive, find
 from facthold._util.memory import Parts, bytes_of
 from facthold.models.sizes import Shape
@@ -127,6 +128,7 @@ MARGIN = 1.0  # by how much an answer must win in it, so that rounding, noise an
 ODD = 64  # times d: above it a size was given by itself
 
 
+@checked
 def protocol(name: str) -> Protocol:
     """The protocol with this name: ``fh.protocol("transformer-code").steps``."""
     return find("protocol", name, PROTOCOLS)
