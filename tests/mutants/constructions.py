@@ -259,7 +259,7 @@ ATTENTION = (
     Mutant(
         "theorem 10: values not orthogonal to EOS",
         "construct/attention.py",
-        "w -= (w @ EOS)[..., None] * EOS / (EOS @ EOS)",
+        "w -= (w @ EOS)[:, None] * EOS / (EOS @ EOS)",
         "pass",
         tests=("construct/test_lemmas.py::test_lemma_2_moments",),
         recipes=("attention", "attention-full"),
