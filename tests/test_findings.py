@@ -24,6 +24,18 @@ QUOTED = (
     ("docs/dynamics.md", r"rest at step 2,(\d+)", "hallucination", r"rests at step 2(\d+)", 0),
     ("docs/dynamics.md", r"plateau at step 3,(\d+)", "hallucination", r"ends at step 3(\d+)", 0),
     ("docs/dynamics.md", r"is ([\d.]+)% \(balanced\)", "sequential-learning", r"T\* = 4e\+04, \+([\d.]+)% off", 2),
+    ("docs/context.md", r"exponents are (-[\d.]+) \(signal", "noisy-inputs", r"signal: exponent (-[\d.]+)", 3),
+    ("docs/context.md", r"(-[\d.]+)\n?\(rest", "noisy-inputs", r"rest: exponent (-[\d.]+)", 3),
+    ("docs/context.md", r"The exponents are (-[\d.]+)\n", "global-bigrams", r"feed-forward: exponent (-[\d.]+)", 3),
+    ("docs/context.md", r"([\d.]+) \(0.886 to", "global-bigrams", r"attention: exponent ([\d.]+)", 3),
+    (
+        "docs/context.md",
+        r"Measured over counted are 0.998, ([\d.]+)",
+        "global-bigrams",
+        r"n: measured / counted ([\d.]+)",
+        3,
+    ),
+    ("docs/context.md", r"Contrasts over closed forms are ([\d.]+)", "three-steps", r"W_OV\^2 (0[\d.]+)", 3),
 )
 """Measurements that stand in other pages: file and place there, claim and place in what it measured, and digits."""
 
@@ -66,6 +78,20 @@ def test_numbers_on_other_pages_are_those_of_the_results(
     measured = re.findall(here, results["claims"][id]["measured"])
     assert measured
     assert float(said) == round(float(measured[0]), digits)
+
+
+def test_the_table_of_truncated_models_is_that_of_the_results(results: dict[str, Any]) -> None:
+    notes = results["figures"]["truncation"]["notes"]
+    lines = re.findall(
+        r"^\| ([FW_][^|]*|nothing) \| (.*)% \| (.*)% \| (.*) \| ([\d.]+)%", (DOCS / "context.md").read_text(), re.M
+    )
+    assert len(lines) == 9
+    for cut, right, noise, margin, looks in lines:
+        name = {"nothing": "nothing truncated"}.get(cut, cut.replace(" and ", "+").partition(" (")[0])
+        start = f"gradient descent, public start: {name}"
+        (found,) = [note for note in notes if note.startswith((f"{start}:", f"{start} ("))]
+        said = f"right {right}%, noise token {noise}%, margin {margin}, attention to outputs {looks}%"
+        assert found.endswith(said), cut
 
 
 def test_what_drifts_says_by_how_much_and_what_is_open_says_what_would_decide(results: dict[str, Any]) -> None:

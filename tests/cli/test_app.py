@@ -167,7 +167,7 @@ def test_debug_shows_the_traceback(run: Callable[..., tuple[int, str, str]]) -> 
 
 
 STOPPED = """
-import sys, time
+import importlib.machinery, os, sys, time
 from facthold._util.files import MODEL, TEXT, writing
 from facthold.cli.app import app, main
 
@@ -211,6 +211,26 @@ def lost():
     time.sleep(60)
 
 @app.command()
+def imported():
+    class Native:
+        def find_spec(self, name, path=None, target=None):
+            return importlib.machinery.ModuleSpec(name, self) if name == "native" else None
+
+        def create_module(self, spec):
+            return None
+
+        def exec_module(self, module):
+            try:
+                print("now", flush=True)
+                time.sleep(0.5)
+            except BaseException:
+                os.abort()
+
+    sys.meta_path.insert(0, Native())
+    import native
+    time.sleep(60)
+
+@app.command()
 def changed():
     try:
         wait()
@@ -230,6 +250,7 @@ if __name__ == "__main__":
         ("kept", "what was tried is kept in .m.kept, and the same command goes on after it", [".m.kept"]),
         ("noted", "3 of 4 cells stored", []),
         ("lost", "no file was written", []),
+        ("imported", "no file was written", []),
         ("changed", "no file was written", []),
     ],
 )

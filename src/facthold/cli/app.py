@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import typer
@@ -25,6 +26,7 @@ from facthold._util.files import abandon, check_not_store, same_file, written
 BAD_INPUT, BROKEN = 2, 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # exit codes 130, 143 and 129, as shells have them
 AGAIN = 0.02  # seconds after which a signal is sent again
+LONGEST_IMPORT = 10.0  # seconds after which an import is interrupted too: it may be a script that runs all of it
 SECTIONS = {
     "Know your facts": {
         "facts": ("facts", "real facts from installed packages, as a file"),
@@ -65,21 +67,37 @@ class Stop(threading.Event):
     """Set by Ctrl-C, and by the other signals that ask a process to end."""
 
     number: int = signal.SIGINT
+    waited: float = 0.0  # seconds for imports
 
-    def hear(self, number: int, _: object = None) -> None:
+    def hear(self, number: int, frame: FrameType | None = None) -> None:
         self.number = number
         self.set()
-        raise KeyboardInterrupt
+        if self.waited < LONGEST_IMPORT and imports(frame):
+            self.waited += AGAIN
+            self.again()
+        else:
+            raise KeyboardInterrupt
 
     def lost(self, unraisable: Any) -> None:
         """The KeyboardInterrupt met a line from which none can be raised, such as a callback of the garbage collector:
-        send the signal once more, a moment later."""
+        send the signal once more."""
         if self.is_set() and unraisable.exc_type is KeyboardInterrupt:
-            timer = threading.Timer(AGAIN, os.kill, (os.getpid(), self.number))
-            timer.daemon = True
-            timer.start()
+            self.again()
         else:
             sys.__unraisablehook__(unraisable)
+
+    def again(self) -> None:
+        """Send the signal once more, a moment later."""
+        timer = threading.Timer(AGAIN, os.kill, (os.getpid(), self.number))
+        timer.daemon = True
+        timer.start()
+
+
+def imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported below this frame: native ones abort the process on an exception there."""
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 interrupted = Stop()
