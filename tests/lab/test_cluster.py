@@ -45,7 +45,7 @@ def head(folder: Path) -> Iterator[tuple[Node, str]]:
 
 
 DRIVER = """
-import sys
+import sys, time
 from facthold.cli.app import app, main
 from facthold.studies.memories.capacity import Capacity
 from odd_cells import Deadly, Failing, Sleeping
@@ -63,15 +63,31 @@ def drive(what: str, address: str, log: str) -> None:
     from facthold.cli.cells import compute_cells, find_place
     compute_cells(what, CELLS[what](log), None, find_place(None, address))
 
+@app.command()
+def draw(address: str) -> None:
+    from facthold._util.files import TEXT, writing
+    from facthold.cli.cells import find_place
+    with find_place(None, address):
+        pass
+    with writing("picture.txt", TEXT) as stream:
+        stream.write(b"half of it")
+        stream.flush()
+        print("now", flush=True)
+        time.sleep(60)
+
 if __name__ == "__main__":
-    main(["drive", *sys.argv[1:]])
+    main(sys.argv[1:])
 """
 
 
 def drive(what: str, address: str, at: Path) -> "subprocess.Popen[str]":
+    return start(["drive", what, address, str(at / "log")], at)
+
+
+def start(arguments: list[str], at: Path) -> "subprocess.Popen[str]":
     (at / "driver.py").write_text(DRIVER)
     return subprocess.Popen(
-        [sys.executable, "driver.py", what, address, str(at / "log")], cwd=at, start_new_session=True, text=True,
+        [sys.executable, "driver.py", *arguments], cwd=at, start_new_session=True, text=True,
         env=ENVIRONMENT | {"FACTHOLD_STORE": str(at / "results.sqlite")},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
@@ -82,6 +98,19 @@ def only_ours(said: str) -> list[str]:
     lines = re.sub(r"\n  (?=[0-9.]+ |left)", " ", said.strip()).splitlines()  # what goes on below is one line
     assert all(line.startswith(("[", "facthold:", "  most so far", "facts found", "  n%2")) for line in lines[1:]), said
     return lines
+
+
+@pytest.mark.slow
+def test_who_is_asked_to_end_after_the_cluster_is_left_removes_what_it_has_begun(
+    head: tuple[Node, str], tmp_path: Path
+) -> None:
+    driver = start(["draw", head[1]], tmp_path)
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == "now\n", driver.communicate()[1]
+    driver.terminate()
+    _, said = driver.communicate(timeout=PATIENCE)
+    assert (driver.returncode, said) == (143, "facthold: interrupted; no file was written\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["driver.py"]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from facthold._util.errors import FactholdError, optional
@@ -18,6 +18,18 @@ from facthold.lab.places import RETRIES, WAIT, Finished, Line, Moment, Parcel, P
 
 COUNT_EVERY = 5.0  # seconds after which the cores of the cluster are counted again: nodes come and go
 PATIENCE = 20.0  # seconds without a head after which the run ends. Ray itself would abort this process after 60.
+
+
+@contextlib.contextmanager
+def _sigterm_as_before() -> Iterator[None]:
+    """Ray takes SIGTERM for itself when it connects, and leaves it to the system when it goes: the process would end
+    without a word, in the middle of a file. Outside the main thread it does neither."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGTERM, before)
 
 
 class RayCluster(Place):
@@ -45,10 +57,8 @@ class RayCluster(Place):
     def __enter__(self) -> "RayCluster":
         if not self._ray.is_initialized():  # else the caller has connected, and stays so
             _probe(self.address)
-            before = signal.getsignal(signal.SIGTERM)
-            self._ray.init(address=self.address, log_to_driver=False, logging_level=logging.CRITICAL)
-            with contextlib.suppress(ValueError):  # Ray takes SIGTERM for itself, but not outside the main thread
-                signal.signal(signal.SIGTERM, before)
+            with _sigterm_as_before():
+                self._ray.init(address=self.address, log_to_driver=False, logging_level=logging.CRITICAL)
             self._ours = True
         self._count()
         if not self._lanes:
@@ -59,7 +69,8 @@ class RayCluster(Place):
     def __exit__(self, *_: object) -> None:
         if self._ours:
             self._ours = False
-            self._ray.shutdown()
+            with _sigterm_as_before():
+                self._ray.shutdown()
 
     def compute(self, line: Line) -> Generator[Moment, None, None]:
         task = self._ray.remote(num_cpus=1, max_retries=RETRIES)(Parcel.run)
