@@ -38,8 +38,8 @@ class Grid:
     check_every: Count = 40
     generic_d: Count = 64
     generic_heads: Count = 2
-    generic_lr: Positive = 0.01
-    generic_steps: Count = 400
+    generic_lr: Positive = 0.003
+    generic_steps: Count = 600
     generic_batch: Count = 16
     generic_check: Count = 20
     totals: Counts = (600,)  # steps in all of joint and of staged training, in claim joint-training
@@ -69,7 +69,8 @@ def cells_of_kind(grid: Grid, kind: str) -> list[Cell]:
         return [
             GenericHead(
                 d=grid.generic_d, H=grid.generic_heads, T=grid.T, K=grid.K, lr=grid.generic_lr,
-                batch=grid.generic_batch, steps=grid.generic_steps, check_every=grid.generic_check, seed=seed,
+                batch=grid.generic_batch, steps=grid.generic_steps, check_every=grid.generic_check,
+                everywhere=False, seed=seed,
             )
             for seed in grid.seeds
         ]  # fmt: skip
@@ -174,7 +175,7 @@ FIGURE = Figure(
     "how often a trained model predicts an output from the second occurrence of its trigger on, and rules that do "
     "without induction. Right: how many associations of an induction head the matrices of two layers hold, by arg max. "
     "The loss is over these outputs alone, and the three matrices are trained; embeddings, positions and the first "
-    "layer's output-value matrix are random and stay as they are. The usual transformer has layer norm, heads, MLPs, "
-    "learned embeddings, and a loss over all positions.",
+    "layer's output-value matrix are random and stay as they are. The usual transformer has layer norm, heads, MLPs "
+    "and learned embeddings, all of it trained by the same loss.",
     PRESETS, cells, plot, says=says,
 )  # fmt: skip
