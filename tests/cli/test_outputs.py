@@ -202,6 +202,21 @@ def test_the_ending_of_another_kind_is_refused_before_anything_is_computed(
     assert {path.name for path in folder.iterdir()} == set(files)
 
 
+@pytest.mark.parametrize("name", ["zero.safetensors", "zero.csv", "zero.PNG"])
+def test_an_empty_file_with_the_ending_of_another_kind_becomes_no_store(
+    name: str, folder: Path, refuses: Callable[..., str]
+) -> None:
+    (folder / name).touch()
+    line = refuses("capacity", "-d", "4", "--store", name)
+    assert line.startswith(f"facthold: --store {name} ends in {Path(name).suffix.lower()}, and what is written is a")
+    assert (folder / name).read_bytes() == b""
+    assert "it is empty; compute something first" in refuses("results", "--store", name)
+    (folder / "zero.sqlite").touch()
+    Store("zero.sqlite").close()  # its own ending, or one that says nothing
+    (folder / "zero").touch()
+    Store("zero").close()
+
+
 @pytest.mark.parametrize("name", ["m", "m.bak", "m.safetensors.old", "m.SAFETENSORS", "model.v1.2", ".csv", "m.csv."])
 def test_any_other_ending_is_free(name: str, folder: Path, run: Run) -> None:
     code, _, err = run("make", "-N", "4", "-d", "4", "-o", name)
