@@ -152,6 +152,36 @@ def test_an_empty_name_of_a_file_is_not_taken_for_the_folder_that_one_is_in(
     assert refuses(*arguments) == f"facthold: {name} is empty; give a name"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("build t.csv -o --json", "--output --json is an option, and no name; write ./--json if a file is meant"),
+        ("results --csv -o --kind", "--output --kind is an option, and no name; write ./--kind if a file is meant"),
+        ("figure fig6 --store -o", "--store -o is an option, and no name; write ./-o if a file is meant"),
+        ("build -o --recipe=gated t.csv", "--output --recipe=gated is an option, and no name; write ./--recipe=gated"),
+        ("edit m -o --store-embeddings", "--output --store-embeddings is an option, and no name"),
+        ("facts countries -o --help", "--output --help is an option, and no name"),
+        ("ask m --prompt --json", "--prompt --json is an option, and no name; write ./"),
+        ("build t.csv --recipe -o m", "--recipe -o is an option, and no name; write ./"),
+    ],
+)  # fmt: skip
+def test_an_option_is_not_taken_for_the_value_of_the_one_before_it(
+    arguments: str, says: str, folder: Path, refuses: Callable[..., str]
+) -> None:
+    (folder / "t.csv").write_text("subject,relation,answer\nPeru,capital,Lima\n")
+    assert refuses(*arguments.split()).startswith(f"facthold: {says}")
+    assert [path.name for path in folder.iterdir()] == ["t.csv"]
+
+
+def test_a_file_may_have_the_name_of_an_option_and_help_is_given_beside_anything(
+    folder: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    assert run("facts", "elements", "-o", "./--json.csv")[0] == 0
+    assert run("make", "-N", "4", "-d", "4", "-o", "./--json")[0] == 0
+    assert {path.name for path in folder.iterdir()} == {"--json.csv", "--json"}
+    assert "Usage" in run("build", "--help", "-o", "--json")[1]
+
+
 def test_debug_shows_the_traceback(run: Callable[..., tuple[int, str, str]]) -> None:
     with pytest.raises(FactholdError, match="-N 0 must be at least 1") as error:
         app(["make", "-N", "0"], standalone_mode=False)

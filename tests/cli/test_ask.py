@@ -81,6 +81,14 @@ def test_questions_with_space_after_the_comma(models: Path, run: Run) -> None:
     assert "empty.csv is empty" in run("ask", "m.safetensors", "--file", "empty.csv")[2]
 
 
+def test_a_file_without_questions_is_refused(models: Path, refuses: Callable[..., str]) -> None:
+    for name, text in (("q.csv", "subject,relation\n"), ("q.json", "[]")):
+        Path(name).write_text(text)
+        line = refuses("ask", "m.safetensors", "--file", name, "-o", "a.csv")
+        assert line == f"facthold: {name} has no questions in it; write one or more"
+    assert not Path("a.csv").exists()
+
+
 def test_a_file_of_questions(models: Path, run: Run) -> None:
     questions = [(s, r) for s, r, _ in known.ROWS] + [("Sudan", "official_language"), ("Atlantis", "capital")]
     with Path("q.csv").open("w", newline="") as file:

@@ -1,6 +1,7 @@
 """facthold facts: what it writes, what it says, and what it refuses."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,14 @@ def test_what_cannot_be_is_refused(arguments: list[str], says: str, folder: Path
         run("facts", *arguments)
     assert "\n" not in str(error.value)
     assert sorted(path.name for path in folder.iterdir()) == ["file", "folder.csv"]
+
+
+@pytest.mark.parametrize(("output", "ending"), [(".csv", ".csv"), (".JSON.gz", ".JSON.gz"), ("there/.tsv", ".tsv")])
+def test_an_ending_alone_is_no_name(output: str, ending: str, folder: Path, refuses: Callable[..., str]) -> None:
+    (folder / "there").mkdir()
+    named = output.replace(ending, f"facts{ending}")
+    says = f"facthold: {output}: a name before the ending {ending} is missing; write one, such as {named}"
+    assert refuses("facts", "elements", "-o", output) == says
+    (folder / output).touch()
+    assert refuses("build", output, "-o", "m") == says
+    assert "whose names end in .csv" in refuses("facts", "elements", "-o", "csv")

@@ -74,6 +74,12 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path, run: Run)
         (["figure", "fig1", "--config", "broken.toml"], "is not TOML"),
         (["figure", "fig1", "--config", "zero.toml"], "linear_d=0 must be at least 1"),
         (["figure", "fig1", "--config", "empty.toml"], "linear_d is empty; give one or more"),
+        (["figure", "fig6", "--config", "zero.toml"], "zero.toml has nothing about fig6; write [fig6] and keys below"),
+        (["figure", "fig6", "--config", "nothing.toml", "--dry-run"], "nothing.toml has nothing about fig6; write"),
+        (["figure", "fig77", "--config", "nothing.toml"], "unknown figure 'fig77'"),
+        (["reproduce", "fig6", "fig5", "--config", "zero.toml", "--dry-run"], "has nothing about these figures; write"),
+        (["reproduce", "--config", "nothing.toml", "--dry-run"], "has nothing about these figures; write [fig1] and"),
+        (["figure", "fig6", "--plot-only", "--dry-run"], "take one of --plot-only and --dry-run"),
         (["figure", "fig1", "--output", "text.txt"], "give another --output"),
         (["figure", "fig1", "--workers", "0"], "--workers 0 must be at least 1"),
         (["reproduce", "--workers", "-2"], "--workers -2 must be at least 1"),
@@ -87,6 +93,7 @@ def test_bad_input_is_one_clear_line(
     (folder / "bad.toml").write_text("[fig1]\nlinear = [8]\n")
     (folder / "broken.toml").write_text("[fig1\n")
     (folder / "empty.toml").write_text("[fig1]\nlinear_d = []\nmlp_sizes = []\n")
+    (folder / "nothing.toml").write_text("")
     (folder / "zero.toml").write_text("[fig1]\nlinear_d = [0]\n")
     (folder / "text.txt").write_text("a file")
     assert says in refuses(*arguments)
@@ -142,6 +149,16 @@ def test_hints_can_be_pasted_as_they_are(tiny: Path, run: Run) -> None:
     assert run(*commands(err)[-1])[0] == 0  # it computes what was missing, and
     _, out, _ = run("verify", "--stored", "--preset", "smoke", "--store", "my results.sqlite")
     assert "layerwise (beyond)" in run(*commands(out)[-1])[1]
+
+
+def test_a_config_may_be_about_some_of_the_figures_and_hints_of_the_others_do_without(folder: Path, run: Run) -> None:
+    (folder / "six.toml").write_text("[fig6]\nsizes = [[5, 5]]\nn_seeds = 1\ntolerance = 0.4\n")
+    both = ("reproduce", "fig5", "fig6", "--preset", "smoke", "--config", "six.toml", "--figures-only")
+    code, _, err = run(*both)
+    assert code == 0, err
+    redraw = commands(err)
+    assert [("six.toml" in hint) for hint in redraw] == [False, True]
+    assert [run(*hint)[0] for hint in redraw] == [0, 0]
 
 
 def test_a_hint_names_the_store_of_the_environment(tiny: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

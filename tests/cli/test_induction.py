@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,18 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cats(folder: Path) -> str:
     (folder / "cats.txt").write_text(TEXT)
     return "cats.txt"
+
+
+@pytest.mark.parametrize("asked", ["ask {}", "bits {} --bits 8", "locate {} --all", "edit {} a b c -o new"])
+def test_a_model_of_a_text_that_is_asked_for_facts_says_how_to_ask_it(
+    asked: str, head: Path, folder: Path, run: Run, refuses: Callable[..., str]
+) -> None:
+    (folder / "my head").write_bytes(head.read_bytes())
+    line = refuses(*("my head" if word == "{}" else word for word in asked.split()))
+    said, _, hint = line.partition("; ask it with: facthold ")
+    assert said == "facthold: my head is a model of a text and knows no facts"
+    assert hint == "induction --model 'my head'"
+    assert run(*shlex.split(hint))[0] == 0
 
 
 def test_a_text_is_learnt_asked_saved_and_asked_again(cats: str, folder: Path, run: Run) -> None:

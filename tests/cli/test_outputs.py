@@ -180,6 +180,12 @@ OTHERS = [
     (["results", "--csv", "-o", "r.tsv"], "ends in .tsv, and what is written is a table", ".csv"),
     (["results", "--csv", "-o", "r.csv.gz"], "ends in .gz, and what is written is a table", ".csv"),
     (["ask", "m.safetensors", "--file", "q.csv", "-o", "a.html"], "is a table with the columns", ".csv"),
+    (["ask", "m.safetensors", "--file", "q.csv", "-o", "a.xlsx"], "a.xlsx ends in .xlsx, and what is written", ".csv"),
+    (["results", "--csv", "-o", "r.XLS"], "ends in .xls, and what is written is a table", ".csv"),
+    (["make", "-N", "4", "-d", "4", "-o", "m.zip"], "ends in .zip, and what is written is a model", ".safetensors"),
+    (["watch", "t.csv", "--steps", "1", "-o", "w.pdf"], "is a GIF and a table", ".gif"),
+    (["figure", "fig5", "--preset", "smoke", "-o", "fig5.pdf"], "is a folder; give a name without that", ""),
+    (["plan", "--calibrate", "-o", "c.docx"], "is JSON that begins with", ".json or .jsonl or .ndjson"),
     (["plan", "--calibrate", "-o", "c.csv"], "is JSON that begins with", ".json or .jsonl or .ndjson"),
     (["watch", "t.csv", "--steps", "1", "-o", "w.png"], "is a GIF and a table", ".gif"),
     (["figure", "fig5", "--preset", "smoke", "-o", "fig5.png"], "is a folder; give a name without that", ""),
@@ -200,6 +206,21 @@ def test_the_ending_of_another_kind_is_refused_before_anything_is_computed(
     assert says in line
     assert line.endswith(f"a name that ends in {expected}" if expected else says)
     assert {path.name for path in folder.iterdir()} == set(files)
+
+
+@pytest.mark.parametrize("name", ["zero.safetensors", "zero.csv", "zero.PNG"])
+def test_an_empty_file_with_the_ending_of_another_kind_becomes_no_store(
+    name: str, folder: Path, refuses: Callable[..., str]
+) -> None:
+    (folder / name).touch()
+    line = refuses("capacity", "-d", "4", "--store", name)
+    assert line.startswith(f"facthold: --store {name} ends in {Path(name).suffix.lower()}, and what is written is a")
+    assert (folder / name).read_bytes() == b""
+    assert "it is empty; compute something first" in refuses("results", "--store", name)
+    (folder / "zero.sqlite").touch()
+    Store("zero.sqlite").close()  # its own ending, or one that says nothing
+    (folder / "zero").touch()
+    Store("zero").close()
 
 
 @pytest.mark.parametrize("name", ["m", "m.bak", "m.safetensors.old", "m.SAFETENSORS", "model.v1.2", ".csv", "m.csv."])

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from facthold._util.files import check_output
 from facthold.cli.printing import amount, size_text, times_text
+from facthold.plan.calibrations import KIND
 from facthold.plan.laws import Interval
 from facthold.plan.plan import whole_number
 from facthold.recipes import fact_recipes
@@ -82,6 +84,28 @@ def test_broken_calibrations_are_one_line(tmp_path: Path, refuses: Callable[...,
     path = tmp_path / "broken.json"
     path.write_text("{")
     assert "facthold plan --calibrate" in refuses(*ASKED, "--calibrations", str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says", "output"),
+    [
+        ("my.json", '{"a": 1}', "my.json is no file of calibrations; make one: ", "calibrations.json"),
+        ("calibrations.json", "{", "calibrations.json is no file of calibrations; make", "calibrations-2.json"),
+        ("my.json", '{"provenance": {}}', "cannot read the calibrations my.json (no 'rows'); make them ", "my.json"),
+        ("my.csv", '{"provenance": {}}', "cannot read the calibrations my.csv (no 'rows')", "calibrations.json"),
+        ("my.json", None, "no calibrations at my.json; make them: ", "my.json"),
+        ("no/my.json", None, "no calibrations at no/my.json; make them: ", "calibrations.json"),
+    ],
+)
+def test_what_makes_calibrations_is_a_command_that_is_not_refused(
+    name: str, text: str | None, says: str, output: str, folder: Path, refuses: Callable[..., str]
+) -> None:
+    if text is not None:
+        (folder / name).write_text(text)
+    line = refuses(*ASKED, "--calibrations", name)
+    assert line.startswith(f"facthold: {says}")
+    assert line.endswith(f": facthold plan --calibrate --output {output}")
+    check_output(output, KIND)
 
 
 def test_at_chance_no_bits_are_needed(run: Run) -> None:

@@ -26,6 +26,7 @@ ENDINGS = {  # that say what a file is, by how its kind begins; one that is none
     PNG: (".png",), SVG: (".svg",), PAGE: (".html", ".htm"), TABLE: (".csv",), TABBED: (".tsv",),
     JSON: (".json", ".jsonl", ".ndjson"),
 }  # fmt: skip
+FOREIGN = (".xlsx", ".xls", ".docx", ".pdf", ".zip")  # of kinds that nothing here is
 GZIPPED = ".gz"  # after one of them
 PACKED = ", packed by gzip"  # after a kind
 GENERATOR = '<meta name="generator" content="facthold">'  # near the beginning of every page that facthold writes
@@ -113,7 +114,7 @@ def check_ending(path: Path, kind: str, argument: str = "output") -> None:
     *_, before, last = ("", "", *(suffix.lower() for suffix in path.suffixes))
     if (before + last if last == GZIPPED else last) in expected:
         return
-    if last == GZIPPED or any(last in endings for endings in ENDINGS.values()):
+    if last in (GZIPPED, *FOREIGN) or any(last in endings for endings in ENDINGS.values()):
         way = f"that ends in {' or '.join(expected)}" if expected else "without that"
         raise FactholdError(f"{argument}={path} ends in {last}, and what is written is {kind}; give a name {way}")
 

@@ -133,12 +133,26 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         typed, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        if not typed.get("help"):
+            self.check_swallowed(ctx, typed)
         rest = super().parse_args(ctx, args)
         for p in self.params:  # as a path, an empty text is the folder that one is in
             if typed.get(p.name) == "" and (isinstance(ctx.params[p.name], Path) or "FILE" in (p.metavar or "")):
                 name = max(p.opts, key=len) if p.param_type_name == "option" else (p.metavar or str(p.name)).upper()
                 raise FactholdError(f"{name.strip('[]')} is empty; give a name")
         return rest
+
+    def check_swallowed(self, ctx: Any, typed: Mapping[str, Any]) -> None:
+        """Refuse an option where the value of another is due: the value was forgotten, and the option would be lost."""
+        parameters = self.get_params(ctx)
+        names = {name for p in parameters for name in (*p.opts, *p.secondary_opts) if p.param_type_name == "option"}
+        for p in parameters:
+            given = typed.get(p.name) if p.param_type_name == "option" else None  # an argument comes after -- alone
+            for value in given if isinstance(given, list | tuple) else [given]:
+                if isinstance(value, str) and value.partition("=")[0] in names:
+                    raise FactholdError(
+                        f"{max(p.opts, key=len)} {value} is an option, and no name; write ./{value} if a file is meant"
+                    )
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -14,7 +14,7 @@ from facthold._util.errors import FactholdError, check_positive
 from facthold._util.files import as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import read_questions, refuse, say_replaced, understand, writable_file
+from facthold.cli.inputs import check_rows, read_questions, refuse, say_replaced, understand, writable_file
 from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
@@ -126,6 +126,7 @@ def _converse(knowledge: "Model", options: dict[str, Any], json: bool, all: bool
 
 def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int | None, seed: int, json: bool) -> None:
     questions = read_questions(file)
+    check_rows(file, questions, "questions")
     start = time.perf_counter()
     problems = [_unknown(knowledge, question) for question in questions]
     known = [question for question, problem in zip(questions, problems, strict=True) if not problem]

@@ -11,7 +11,7 @@ from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import about_file, file_in_words, read_questions, say_replaced, writable_file
+from facthold.cli.inputs import about_file, check_rows, file_in_words, read_questions, say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, working
 from facthold.facts.formats import source_of
 
@@ -85,8 +85,7 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
         for s, r, a in rows:
             if answers.setdefault((s, r), a) != a:
                 raise FactholdError(f"{file}: ({s}, {r}) is to be {answers[s, r]!r} and {a!r}; keep one of them")
-    if not rows:
-        raise FactholdError(f"{file} has no facts in it; write one or more")
+    check_rows(file, rows, "facts")
     return rows
 
 

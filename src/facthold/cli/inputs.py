@@ -114,6 +114,12 @@ def read_questions(path: Path) -> list[tuple[str, str]]:
     return [(s.strip(), r.strip()) for s, r in questions_of(path)]
 
 
+def check_rows(path: Path, rows: Sequence[Any], what: str) -> None:
+    """Refuse a file that has a header alone: nothing was asked."""
+    if not rows:
+        raise FactholdError(f"{path} has no {what} in it; write one or more")
+
+
 def understand(line: str, ask: Callable[[str, str], T], ask_prompt: Callable[[str], T]) -> T:
     """A question as it is typed: a line with a comma is a subject and a relation; any other, and one whose names are
     not known, is a free prompt."""

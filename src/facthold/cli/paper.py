@@ -42,7 +42,9 @@ def figure(
     json: o.Json = False,
 ) -> None:
     """Compute and draw one figure, in float32 (solvers in float64). What is stored is not computed again."""
-    place, changes = find_place(workers, ray), read_config(config).get(name, {})
+    if plot_only and dry:
+        raise ValueError("take one of --plot-only and --dry-run: one draws what is stored, the other makes no file")
+    place, changes = find_place(workers, ray), read_config(config, [name]).get(name, {})
     cells = api.figure_cells(registry.figure(name), preset, changes)
     if dry:
         return dry_run(name, cells, store, place, json=json)
@@ -121,7 +123,7 @@ def reproduce(
     ),
 ) -> None:
     """Everything at once: figures, their claims (all, where all figures are made), and one page with all of it."""
-    place, changes = find_place(workers, ray), read_config(config)
+    place, changes = find_place(workers, ray), read_config(config, names or list(registry.figures()))
     if figures_only:
         refuse("does not go with --figures-only, which judges none", claims=judge)
     wanted, left_out = api.figures_for(names or (), preset, changes)
@@ -193,8 +195,10 @@ def _print_claim(claim: Judged) -> None:
     paragraph(MEANINGS[claim.verdict], INDENT, first=f" {claim.verdict:<11} ")
 
 
-def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    """A TOML file with a table for each figure: the keys of its grid."""
+def read_config(path: Path | None, names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """A TOML file with a table for each figure: the keys of its grid. One that is about none of the figures with these
+    names is refused: it would change nothing."""
+    asked = [registry.figure(name).name for name in names]
     if path is None:
         return {}
     try:
@@ -212,6 +216,10 @@ def read_config(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
             raise FactholdError(f"{path}: {unknown('figure', name, registry.figures())}")
         if not isinstance(table, dict):
             raise FactholdError(f"{path}: write [{name}] and keys below it, not {name} = {brief(table)}")
+    if not tables.keys() & set(asked):
+        about = asked[0] if len(asked) == 1 else "these figures"
+        shows = hint("list", figure=asked[0])
+        raise FactholdError(f"{path} has nothing about {about}; write [{asked[0]}] and keys below it, as in: {shows}")
     return tables
 
 

@@ -16,7 +16,7 @@ from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, check_one_of, optional, shorten
 from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
 from facthold.facts.contents import is_packed
-from facthold.facts.formats import COLUMNS, ending_of, endings, source_of
+from facthold.facts.formats import COLUMNS, check_named, ending_of, endings, source_of
 from facthold.facts.names import blank, clean, unfit
 from facthold.facts.problem import check_distribution
 from facthold.facts.table import ON_CONFLICT, FactTable, Row
@@ -128,6 +128,7 @@ def to_csv(rows: Iterable[Row], delimiter: str = ",") -> bytes:
 
 def kind_for(path: Path) -> str:
     """What a file of facts with this name is, for `check_output`. A name that says no format is refused."""
+    check_named(path, WRITERS)
     ending = ending_of(path, WRITERS)
     if ending is None:
         raise FactholdError(f"{path}: facts are written to files whose names end in {endings(WRITERS)}")

@@ -84,6 +84,13 @@ def endings(known: Iterable[str]) -> str:
     return f"{', '.join(known)}, or one of these and {GZIPPED}"
 
 
+def check_named(path: Path, known: Iterable[str]) -> None:
+    """Refuse a name that is an ending alone: it would be that of a hidden file, and says no format."""
+    if ending_of(path, known) is None and ending_of(Path(f"facts{path.name}"), known) is not None:
+        named = path.with_name(f"facts{path.name}")
+        raise FactholdError(f"{path}: a name before the ending {path.name} is missing; write one, such as {named}")
+
+
 def _file(path: Path, columns: Sequence[str]) -> Source:
     """The rows of a file in the format that the name says. What has no name of its own, such as a pipe, is CSV."""
     ending = ending_of(path, FORMATS)
@@ -91,6 +98,7 @@ def _file(path: Path, columns: Sequence[str]) -> Source:
         ending = ".csv"
     if ending is None:
         check_readable(path)
+        check_named(path, FORMATS)
         raise FactholdError(
             f"{path}: facts are in files whose names end in {endings(FORMATS)}, not in {''.join(path.suffixes[-2:])!r}"
         )

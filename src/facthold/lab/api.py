@@ -28,6 +28,7 @@ AnyStore = Store | str | Path | None
 """An open store, the path of one, or None for the usual one: $FACTHOLD_STORE or facthold-results.sqlite here."""
 REPORT, RESULTS = "report.html", "results.json"  # what `reproduce` writes beside the pictures
 Changes = Mapping[str, Any]  # values of a figure's grid that are not those of the preset
+CHANGED = "-changed"  # after the preset of such a figure
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,10 @@ class Drawn:
 
     def command(self, **options: Any) -> str:
         """What makes it again, with these options: where it is stored, and whether to draw what is stored alone."""
-        return command("figure", self.figure.name, preset=self.preset.removesuffix("-changed"), **options)
+        preset = self.preset.removesuffix(CHANGED)
+        if preset == self.preset:
+            options.pop("config", None)  # it is about other figures, and would be refused for this one
+        return command("figure", self.figure.name, preset=preset, **options)
 
     def plot(self) -> "style.Canvas":
         """The picture, as a Matplotlib figure."""
@@ -97,7 +101,7 @@ def run_figure(
 
 def label_of(preset: str, changes: Changes | None) -> str:
     """The preset, as pictures are named: those of sizes of one's own do not take the place of the preset's."""
-    return f"{preset}-changed" if changes else preset
+    return f"{preset}{CHANGED}" if changes else preset
 
 
 @checked

@@ -221,7 +221,8 @@ class Store(contextlib.AbstractContextManager["Store"]):
                 raise self._refuse(f"there is no folder {self.path.parent}; make it first, or check the name")
             if not create and not self.path.exists():
                 raise self._refuse(f"there is no such file yet; compute something first, {_ELSEWHERE}")
-            if not self.path.exists():  # one that is there is known by its first bytes
+            # one that is there is known by its first bytes; without any, it is as good as new
+            if create and (not self.path.exists() or (self.path.is_file() and self.path.stat().st_size == 0)):
                 check_ending(self.path, STORE, "store")
         except OSError as error:
             raise self._refuse(f"its folder: {error.strerror or error}; give another store") from error

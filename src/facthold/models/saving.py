@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from facthold._util.arguments import checked
+from facthold._util.commands import command
 from facthold._util.errors import FactholdError
 from facthold._util.files import MODEL, writing
 from facthold._util.memory import check_memory
@@ -116,7 +117,8 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     check_memory(f"reading {path}", COPIES * Path(path).stat().st_size, "open it where there is more")
     arrays, about = read_tensors(path)
     if about.get("model") == OF_TEXT:
-        raise FactholdError(f"{path} is a model of a text and knows no facts; ask it with: facthold induction --model")
+        asked = command("induction", model=path)
+        raise FactholdError(f"{path} is a model of a text and knows no facts; ask it with: {asked}")
     if about.get("model") not in list(MODELS):
         raise FactholdError(f"{path} is not a facthold model: it holds something else; build or save it again")
     try:

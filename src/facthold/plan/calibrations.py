@@ -13,7 +13,7 @@ import numpy as np
 
 from facthold._util.commands import command
 from facthold._util.errors import FactholdError
-from facthold._util.files import json_of, writing
+from facthold._util.files import check_output, json_of, kind_of, writing
 from facthold.recipes.base import Question
 
 FILE = Path(__file__).with_name("calibrations.json")
@@ -67,13 +67,26 @@ def read(path: Path = FILE) -> Calibrations:
     except FileNotFoundError:
         raise FactholdError(f"no calibrations at {path}; make them: {_again(path)}") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if path.is_file() and kind_of(path) != KIND:
+            raise FactholdError(f"{path} is no file of calibrations; make one: {_again(path)}") from error
+        reason = f"no {error}" if isinstance(error, KeyError) else error
         raise FactholdError(
-            f"cannot read the calibrations {path} ({error}); make them again: {_again(path)}"
+            f"cannot read the calibrations {path} ({reason}); make them again: {_again(path)}"
         ) from error
 
 
 def _again(path: Path) -> str:
-    return command("plan", calibrate=True, output=None if path == FILE else path)
+    """What makes calibrations: in this file, or in another one where this is not to be written over."""
+    free = (name for name in (path, Path("calibrations.json"), Path("calibrations-2.json")) if _takes(name))
+    return command("plan", calibrate=True, output=None if path == FILE else next(free, Path("calibrations-3.json")))
+
+
+def _takes(path: Path) -> bool:
+    try:
+        check_output(path, KIND)
+    except FactholdError:
+        return False
+    return True
 
 
 def write(calibrations: Calibrations, path: Path) -> None:
