@@ -24,6 +24,17 @@ class MissingPackage(FactholdError):
     """An optional package is not installed; the line says what to install."""
 
 
+class TooLarge(FactholdError):
+    """A model has more parameters than are allowed: ``n_params``, or with ``at_least`` so many or more."""
+
+    def __init__(self, message: str, n_params: int, at_least: bool = False) -> None:
+        super().__init__(message)
+        self.n_params, self.at_least = n_params, at_least
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.n_params, self.at_least)
+
+
 def optional(needed: str, *modules: str) -> list[Any]:
     """Modules of an optional package; where it is not installed, an error that says what is ``needed``."""
     try:
