@@ -211,7 +211,11 @@ def all_cells(
 
 
 def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
-    cells = figure.cells(figure.grid(preset, changes))
+    grid = figure.grid(preset)
+    try:
+        cells = figure.cells(figure.grid(preset, changes) if changes else grid)
+    except ValueError as error:  # of a field of the grid or of a cell, which do not know whose they are
+        raise ValueError(f"in the config of {figure.name}, {error}" if changes else str(error)) from error
     if not cells:
         raise FactholdError(f"the changes leave nothing of {figure.name} to compute: all its lists are empty")
     return cells
