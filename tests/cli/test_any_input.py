@@ -190,7 +190,10 @@ def test_any_config_is_cells_or_a_line(data: st.DataObject) -> None:
         ("[fig1]\nn_seeds = " + "9" * 5000, "is not TOML"),
         ("[fig1]\nn_seeds = 0x" + "f" * 5000, "fig1.n_seeds=a very long int is too large"),
         ("[fig1]\n" + "x" * 5000 + " = 1", "unknown key in the config of fig1 'xxx"),
-        ("[fig1]\nmlp_sizes = [[6]]", "each of fig1.mlp_sizes in the config must be a list of 2 whole numbers, not [6]"),
+        (
+            "[fig1]\nmlp_sizes = [[6]]",
+            "must be a list of 2 whole numbers, not [6]",
+        ),
         ("[fig1]\nmlp_sizes = [6, 6]", "each of fig1.mlp_sizes in the config must be a list of 2 whole numbers, not 6"),
         ("[fig1]\nmlp_sizes = 6", "fig1.mlp_sizes in the config must be a list, not 6"),
         ("[fig1]\nn_seeds = 0", "in the config of fig1, n_seeds=0 must be at least 1"),

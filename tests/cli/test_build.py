@@ -80,6 +80,7 @@ def test_odd_names_go_in_and_come_out(files: Path, run: Run) -> None:
         (["none.csv", "-o", "m.st"], "none.csv"),
         (["facts.csv", "-o", "."], "folder"),
         (["facts.csv", "-o", "m.st", "--recipe", "magic"], "unknown recipe 'magic'"),
+        (["facts.csv", "-o", "m.st", "--recipe", "outer-product"], "outer-product makes memories; take a recipe of"),
         (["facts.csv", "-o", "m.st", "--accuracy", "2"], "--accuracy 2"),
         (["facts.csv", "-o", "m.st", "--max-params", "0"], "--max-params 0"),
         (["facts.csv", "-o", "m.st", "-T", "2"], "-T 2 leaves no room"),

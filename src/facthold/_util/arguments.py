@@ -44,6 +44,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
                     check_type(name, one, hint, "; give each by itself, and no list")
             else:
                 check_type(name, value, hint)
+                if name == "key":
+                    check_key(value)
                 given.arguments[name] = _as_python(value)
         return function(*given.args, **given.kwargs)
 
@@ -56,6 +58,12 @@ def checked_options(options: Mapping[str, Any], written: type) -> dict[str, Any]
     for name, value in options.items():
         check_type(name, value, find("option", name, hints))
     return {name: _as_python(value) for name, value in options.items()}
+
+
+def check_key(key: Any) -> None:
+    """Refuse what is no random key, as JAX has them: a seed is none."""
+    if not (str(getattr(key, "dtype", "")).startswith("key") or getattr(key, "shape", None) == (2,)):  # or an old one
+        raise ValueError(f"key={brief(key)} must be a key, as from fh.derive('facts', 0)")
 
 
 def check_type(name: str, value: Any, hint: Any, way: str = "") -> None:

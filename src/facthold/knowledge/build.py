@@ -21,7 +21,7 @@ from facthold.knowledge.model import Model
 from facthold.measure.bits import table_bits
 from facthold.measure.capacity import find_smallest
 from facthold.models.judge import judge_table
-from facthold.recipes import fact_recipe, fact_recipes
+from facthold.recipes import check_recipe, fact_recipe
 from facthold.recipes.base import FactRecipe, Made, Question, Sizing
 from facthold.train.gated import Say, Width, dimensions
 from facthold.train.kept import Kept, fingerprint
@@ -107,7 +107,7 @@ def check_wish(
     table: FactTable, *, recipe: str, accuracy: float, max_params: int | None, n_noise: int | None, T: int, variant: str
 ) -> None:
     """Refuse what `build` cannot be asked, before anything is computed or announced."""
-    check_one_of("recipe", recipe, [*fact_recipes(), AUTO])
+    check_recipe(recipe, FactRecipe, AUTO)
     check_one_of("variant", variant, VARIANTS)
     if n_noise is not None:
         check_positive(n_noise=n_noise)

@@ -173,7 +173,7 @@ class Model:
         if (r := relations.get(relation)) is None:
             raise FactholdError(
                 f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
-                f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
+                f"{relations.hint(relation)}"
             )
         s = subjects.exact(str(subject))  # any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
