@@ -40,6 +40,20 @@ def blank(name: str) -> bool:
     return all(c in FILLERS or unicodedata.category(c) in UNSEEN for c in name)
 
 
+def seen(name: str) -> str:
+    """What can be seen of a name: without characters that show nothing, and with one kind of space."""
+    if name.isascii() and name.isprintable():
+        return name
+    spaced = (" " if c.isspace() else c for c in name)
+    return "".join(c for c in spaced if c == " " or not blank(c)).strip()
+
+
+def look_alike(names: Iterable[str]) -> list[list[str]]:
+    """Names that differ by what cannot be seen alone."""
+    known = list(names)
+    return [[known[i] for i in group] for group in _grouped(map(seen, known)).values() if len(group) > 1]
+
+
 def unfit(name: str) -> str:
     """What is wrong with a clean name; nothing for one that can be in a table."""
     if not name:
