@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from facthold._util.errors import brief, find
+from facthold._util.errors import brief, find, with_article
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def check_type(name: str, value: Any, hint: Any, way: str = "") -> None:
     kinds = [get_origin(part) or part for part in parts]
     if all(map(_is_plain, kinds)) and not any(_is(value, kind) for kind in kinds):
         named = [kind for kind in kinds if kind is not int or float not in kinds]  # a whole number is a number
-        words = dict.fromkeys(WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}" for kind in named)
+        words = dict.fromkeys(WORDS.get(kind) or with_article(getattr(kind, "__name__", kind)) for kind in named)
         raise ValueError(f"{name}={brief(value)} must be {' or '.join(words)}{way}")
 
 

@@ -89,6 +89,11 @@ def brief(value: Any) -> str:
         return f"a very long {type(value).__name__}"
 
 
+def with_article(name: str) -> str:
+    """'a Problem', 'an MLPMemory': where a name begins with capitals, they are spoken one by one."""
+    return f"{'an' if name[0].upper() in ('AEFHILMNORSX' if name[:2].isupper() else 'AEIO') else 'a'} {name}"
+
+
 def check_one_of(what: str, name: str, known: Collection[str]) -> None:
     """Refuse a name that is not among the known ones."""
     if not isinstance(name, str) or name not in known:

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from facthold import knowledge
 from facthold._util.arguments import checked
-from facthold._util.errors import FactholdError, check_positive
+from facthold._util.errors import FactholdError, check_positive, with_article
 from facthold.facts.names import Names, parse
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
@@ -274,7 +274,9 @@ def load(path: str | Path) -> Model:
     """A saved transformer with its facts: ``fh.load("countries.safetensors").ask("France", "capital")``."""
     model, problem = load_model(path)
     if not isinstance(model, Transformer):
-        raise FactholdError(f"{path} holds a {type(model).__name__}, which has no facts; give a transformer")
+        raise FactholdError(
+            f"{path} holds {with_article(type(model).__name__)}, which has no facts; give a transformer"
+        )
     if not isinstance(problem, FactualRecall):
         raise FactholdError(f"{path} holds a transformer without its facts; save it with them, or build it again")
     return Model(model, problem)

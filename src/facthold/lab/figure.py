@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from facthold._util.arguments import WORDS
-from facthold._util.errors import FactholdError, brief, check_number, find, unknown
+from facthold._util.errors import FactholdError, brief, check_number, find, unknown, with_article
 from facthold._util.files import PNG, SVG, writing
 from facthold.lab import style
 from facthold.lab.cells import Cell
@@ -100,4 +100,4 @@ def _several(kinds: Sequence[Any]) -> str:
 def _in_words(kinds: Sequence[Any]) -> str:
     """'a whole number': a file has no None, and a whole number is a number."""
     named = [kind for kind in kinds if kind is not types.NoneType and (kind is not int or float not in kinds)]
-    return " or ".join(WORDS.get(kind) or f"a {kind.__name__}" for kind in named)
+    return " or ".join(WORDS.get(kind) or with_article(kind.__name__) for kind in named)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from facthold._util.commands import duration
+from facthold._util.commands import count, duration
 from facthold._util.errors import FactholdError, TooLarge
 from facthold._util.keys import derive
 from facthold.construct.dimensions import gated_dimensions, weights_for
@@ -68,7 +68,8 @@ def gated(
     start = prepared(table, n_noise, seed=seed, **settings)
     if kept.tries and not wider:
         say(f"going on with {len(kept.tries)} tries that were kept")
-    say(f"{len(table)} facts in {len(start.groups)} groups of neurons, d={d}, {start.gates.H} heads")
+    facts, groups, heads = count(len(table), "fact"), count(len(start.groups), "group"), count(start.gates.H, "head")
+    say(f"{facts} in {groups} of neurons, d={d}, {heads}")
     searches = [_Search(start.problem, group, start.gates, accuracy, seed, kept, wider) for group in start.groups]
     found = _side_by_side(searches, say)
     model = start.joined([memory for memory, _ in found])
