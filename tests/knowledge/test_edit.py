@@ -396,7 +396,7 @@ def test_a_change_that_does_not_take_is_said_to_fail() -> None:
         (
             Model.add,
             ("France", "anthem", "La Marseillaise"),
-            "unknown relation 'anthem': .*build the model again.*; none is like it of '",
+            "unknown relation 'anthem': .*build the model again.*; the table has '",
         ),
         (Model.forget, ("Sudan", "official_language"), "nothing to forget"),
     ],

@@ -110,7 +110,7 @@ class Names:
         if near := self.near(name):
             return f"did you mean {', '.join(map(repr, near))}?"
         n = len(self.names)
-        return f"none is like it of {', '.join(map(brief, self.names[:SUGGESTED]))}" + (
+        return f"the table has {', '.join(map(brief, self.names[:SUGGESTED]))}" + (
             f" and {n - SUGGESTED} more" if n > SUGGESTED else ""
         )
 
