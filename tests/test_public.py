@@ -176,6 +176,10 @@ def test_numbers_are_names_too() -> None:
     assert model.locate(2, "code").answer == "44"
 
 
+def _associations() -> fh.Problem:
+    return fh.random_problem(8, 4, key=fh.derive("test", 0))
+
+
 CALLS: list[tuple[str, Callable[[fh.Model], object]]] = [
     ("accuracy='x' must be a number", lambda model: fh.build(ROWS, accuracy="x")),
     ("accuracy=None must be a number", lambda model: fh.build(ROWS, accuracy=None)),
@@ -212,6 +216,11 @@ CALLS: list[tuple[str, Callable[[fh.Model], object]]] = [
     ("N='a' must be a whole number", lambda model: fh.random_problem("a", 3, key=None)),
     ("D=None must be a whole number", lambda model: fh.random_table(2, 2, None, key=None)),
     ("table=None must be a FactTable", lambda model: fh.factual_recall(None, 3, key=None)),
+    ("m=0: layerwise needs a width or rank m", lambda model: fh.make_memory("layerwise", _associations())),
+    ("key=0 must be a key, as from fh.derive", lambda model: fh.random_problem(N=8, d=4, key=0)),
+    ("key=0 must be a key, as from fh.derive", lambda model: fh.random_table(2, 2, 2, key=0)),
+    ("relations=[] names none; give one or more", lambda model: fh.real_facts("countries", relations=[])),
+    ("facts=b'ok.csv' must be a path, a frame", lambda model: fh.read_facts(b"ok.csv")),
     ("accuracy='x' must be a number", lambda model: fh.plan(accuracy="x")),
     ("subjects=[] must be a number or text or None", lambda model: fh.plan(subjects=[])),
     ("path=None must be text or a path", lambda model: fh.save_model(None, model.model)),

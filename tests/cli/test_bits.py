@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import known
+from facthold.cli import bits
 from facthold.construct.linear import outer_product
 from facthold.knowledge.model import Model
 from facthold.lab.runner import run_cells
@@ -131,3 +132,11 @@ def test_results_bound_prints_a_line_for_each_kind(tmp_path: Path, run: Run) -> 
     assert "no bound" in out
     assert sum(line["models"] for line in json.loads(run(*bound, "--json")[1])) == 1
     assert run(*bound, "--csv")[0] == 2
+
+
+def test_a_bound_of_no_bits_is_not_told(saved: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "has fewer than" in " ".join(run("bits", str(saved), "--bits", "8")[1].split())
+    monkeypatch.setattr(bits, "bits_uniform", lambda N, M, share: 0.0)
+    out = run("bits", str(saved), "--bits", "8")[1]
+    assert "there is no bound" in out
+    assert "has fewer than" not in " ".join(out.split())

@@ -74,12 +74,27 @@ def test_odd_names_go_in_and_come_out(files: Path, run: Run) -> None:
     assert answer(run, "two\nlines", "capital") == "Ōsaka"
 
 
+def test_names_do_nothing_to_a_terminal(files: Path, run: Run) -> None:
+    """JSON and CSV have them as they are."""
+    rows = [("a\nb", "r", "ring\x07 Ōsaka"), ("c", "r", "red\x1b[31m")]
+    (files / "t.json").write_text(json.dumps([{"subject": s, "relation": r, "answer": a} for s, r, a in rows]))
+    assert run("build", "t.json", "-o", "m.safetensors", "--recipe", "values")[0] == 0
+    assert answer(run, "a\nb", "r") == rows[0][2]
+    out = run("ask", "m.safetensors", "a\nb", "r")[1]
+    assert out.startswith("ring\\x07 Ōsaka\n")
+    assert "subject a\\nb\n" in out
+    assert "a\\nb, r: ring\\x07 Ōsaka by" in run("locate", "m.safetensors", "a\nb", "r")[1]
+    out = run("edit", "m.safetensors", "c", "r", "two\r\u2028lines", "-o", "n.safetensors")[1]
+    assert "c, r: two\\r\\u2028lines instead of red\\x1b[31m" in " ".join(out.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["none.csv", "-o", "m.st"], "none.csv"),
         (["facts.csv", "-o", "."], "folder"),
         (["facts.csv", "-o", "m.st", "--recipe", "magic"], "unknown recipe 'magic'"),
+        (["facts.csv", "-o", "m.st", "--recipe", "outer-product"], "outer-product makes memories; take a recipe of"),
         (["facts.csv", "-o", "m.st", "--accuracy", "2"], "--accuracy 2"),
         (["facts.csv", "-o", "m.st", "--max-params", "0"], "--max-params 0"),
         (["facts.csv", "-o", "m.st", "-T", "2"], "-T 2 leaves no room"),

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import unicodedata
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import facthold.facts.contents
-from facthold._util.errors import FactholdError
+from facthold._util.errors import FactholdError, FactholdWarning
 from facthold.facts.files import read_facts, write_facts
 from facthold.facts.formats import FORMATS
 from facthold.facts.table import FactTable
@@ -459,3 +460,17 @@ def test_facts_that_could_not_be_read_are_not_written(rows: list[tuple[Any, ...]
     with pytest.raises(FactholdError, match=r"must be three names|no facts to write"):
         write_facts(tmp_path / "facts.csv", rows)
     assert not list(tmp_path.iterdir())
+
+
+def test_names_that_look_alike_are_named_in_a_warning() -> None:
+    rows = [("France", "capital", "Paris"), ("France\u200b", "currency", "Euro"), ("New York", "is in", "the USA")]
+    with pytest.warns(
+        FactholdWarning, match=r"the subjects 'France' and 'France\\u200b' differ by what cannot be seen"
+    ):
+        table, _ = read_facts(rows)
+    assert table.S == 3  # each stays what it is
+    with pytest.warns(FactholdWarning, match="the answers"):
+        read_facts([("a", "r", "New York"), ("b", "r", "New\u00a0York"), ("c", "r", "NewYork")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_facts([("Curaçao", "r", "x"), ("Curacao", "r", "NewYork"), ("c", "r", "New York")])

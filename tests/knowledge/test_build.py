@@ -264,6 +264,17 @@ def test_too_few_parameters_is_said_with_the_number_needed() -> None:
         build(table, recipe="train", max_params=100)
 
 
+def test_too_few_parameters_for_auto_is_said_with_the_least_of_its_recipes() -> None:
+    rows = [
+        ("France", "capital", "Paris"), ("Italy", "capital", "Rome"), ("Spain", "capital", "Madrid"),
+        ("France", "currency", "Euro"), ("Italy", "currency", "Lira"),
+    ]  # fmt: skip
+    assert build(rows, max_params=80).n_params == 80
+    sizes = "values takes 80 parameters; train takes 192 parameters or more; gated takes 785 parameters or more"
+    with pytest.raises(FactholdError, match=f"max_params=79 is too few: {sizes}; allow more"):
+        build(rows, max_params=79)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -109,3 +109,10 @@ def test_what_is_misspelt_or_missing_is_refused(tmp_path: Path) -> None:
         run_figure("fig6", preset="smoke", store=tmp_path / "none.sqlite", compute=False)
     with pytest.raises(FactholdError, match="key in the config of fig6 'size'; did you mean 'sizes'"):
         run_figure("fig6", preset="smoke", changes={"size": [[6, 6]]}, store=tmp_path / "none.sqlite")
+
+
+def test_results_of_an_unknown_kind_are_refused_and_of_a_known_one_may_be_none(tmp_path: Path) -> None:
+    with Store(tmp_path / "empty.sqlite") as empty:
+        assert list(results("capacity", store=empty)) == []
+        with pytest.raises(ValueError, match=r"unknown kind of cell 'capacty'; choose one of: \(nothing is stored"):
+            results("capacty", store=empty)

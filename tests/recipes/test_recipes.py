@@ -12,6 +12,7 @@ from facthold.facts.table import FactTable
 from facthold.memory.associations import seeded_problem
 from facthold.models.judge import judge_table
 from facthold.recipes import (
+    check_recipe,
     fact_recipe,
     fact_recipes,
     make_memory,
@@ -19,7 +20,7 @@ from facthold.recipes import (
     memory_recipes,
     recipes,
 )
-from facthold.recipes.base import LINEAR, LOW_RANK, MLP, TRANSFORMER, Question, Sizes
+from facthold.recipes.base import LINEAR, LOW_RANK, MLP, TRANSFORMER, FactRecipe, Question, Sizes
 from facthold.recipes.facts import train_shape, trained
 from facthold.train.protocols import protocol
 
@@ -120,8 +121,15 @@ def test_the_question_of_a_table_counts_what_is_asked() -> None:
 def test_an_unknown_recipe_is_named_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="unknown recipe 'selecte'; did you mean 'selected'"):
         fact_recipe("selecte")
-    with pytest.raises(ValueError, match="unknown recipe 'selected'"):
+    with pytest.raises(ValueError, match="unknown recipe 'layerwis'; did you mean 'layerwise'"):
+        memory_recipe("layerwis")
+
+
+def test_a_recipe_of_the_other_family_is_known_as_such() -> None:
+    with pytest.raises(ValueError, match=r"selected makes transformers; take a recipe of memories: .*layerwise"):
         memory_recipe("selected")
+    with pytest.raises(ValueError, match=r"outer-product makes memories; take a recipe of transformers: .*, auto$"):
+        check_recipe("outer-product", FactRecipe, "auto")
 
 
 def test_recipes_load_nothing_slow() -> None:

@@ -79,9 +79,9 @@ def test_config_changes_the_grid_and_refuses_unknown_keys() -> None:
     for changes, says in (
         ({"linear_ds": [4]}, "did you mean 'linear_d'"),
         ({"linear_d": 4}, "must be a list"),
-        ({"linear_d": ["a"]}, "must be int"),
-        ({"mlp_sizes": [[1, 2, 3]]}, "must hold 2 values"),
-        ({"n_seeds": True}, "must be int"),
+        ({"linear_d": ["a"]}, "must be a whole number"),
+        ({"mlp_sizes": [[1, 2, 3]]}, "must be a list of 2 whole numbers"),
+        ({"n_seeds": True}, "must be a whole number"),
     ):
         with pytest.raises(FactholdError, match=says):
             fig1.grid("smoke", changes)

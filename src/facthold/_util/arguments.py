@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from facthold._util.errors import brief, find
+from facthold._util.errors import brief, find, with_article
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,6 +44,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
                     check_type(name, one, hint, "; give each by itself, and no list")
             else:
                 check_type(name, value, hint)
+                if name == "key":
+                    check_key(value)
                 given.arguments[name] = _as_python(value)
         return function(*given.args, **given.kwargs)
 
@@ -58,13 +60,19 @@ def checked_options(options: Mapping[str, Any], written: type) -> dict[str, Any]
     return {name: _as_python(value) for name, value in options.items()}
 
 
+def check_key(key: Any) -> None:
+    """Refuse what is no random key, as JAX has them: a seed is none."""
+    if not (str(getattr(key, "dtype", "")).startswith("key") or getattr(key, "shape", None) == (2,)):  # or an old one
+        raise ValueError(f"key={brief(key)} must be a key, as from fh.derive('facts', 0)")
+
+
 def check_type(name: str, value: Any, hint: Any, way: str = "") -> None:
     """Refuse a value that is none of the plain types of a hint, in a line that ends with a ``way`` out."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kinds = [get_origin(part) or part for part in parts]
     if all(map(_is_plain, kinds)) and not any(_is(value, kind) for kind in kinds):
         named = [kind for kind in kinds if kind is not int or float not in kinds]  # a whole number is a number
-        words = dict.fromkeys(WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}" for kind in named)
+        words = dict.fromkeys(WORDS.get(kind) or with_article(getattr(kind, "__name__", kind)) for kind in named)
         raise ValueError(f"{name}={brief(value)} must be {' or '.join(words)}{way}")
 
 

@@ -15,6 +15,11 @@ def command(name: str, *arguments: Any, **options: Any) -> str:
     return shlex.join(words)
 
 
+def count(n: int, what: str) -> str:
+    """'1 cell', '2 cells'."""
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
 def duration(seconds: float) -> str:
     """'8.4 s', '12 min 5 s', '3 h 20 min'."""
     if seconds < 60:

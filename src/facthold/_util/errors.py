@@ -24,6 +24,17 @@ class MissingPackage(FactholdError):
     """An optional package is not installed; the line says what to install."""
 
 
+class TooLarge(FactholdError):
+    """A model has more parameters than are allowed: ``n_params``, or with ``at_least`` so many or more."""
+
+    def __init__(self, message: str, n_params: int, at_least: bool = False) -> None:
+        super().__init__(message)
+        self.n_params, self.at_least = n_params, at_least
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.n_params, self.at_least)
+
+
 def optional(needed: str, *modules: str) -> list[Any]:
     """Modules of an optional package; where it is not installed, an error that says what is ``needed``."""
     try:
@@ -76,6 +87,11 @@ def brief(value: Any) -> str:
         return shorten(repr(value))
     except (RecursionError, ValueError):  # lists within lists without end, or a number of thousands of digits
         return f"a very long {type(value).__name__}"
+
+
+def with_article(name: str) -> str:
+    """'a Problem', 'an MLPMemory': where a name begins with capitals, they are spoken one by one."""
+    return f"{'an' if name[0].upper() in ('AEFHILMNORSX' if name[:2].isupper() else 'AEIO') else 'a'} {name}"
 
 
 def check_one_of(what: str, name: str, known: Collection[str]) -> None:

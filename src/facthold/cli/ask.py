@@ -15,7 +15,7 @@ from facthold._util.files import as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import check_rows, read_questions, refuse, say_replaced, understand, writable_file
-from facthold.cli.printing import count, paragraph, print_json, show, working
+from facthold.cli.printing import count, paragraph, print_json, printable, show, working
 from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
 
@@ -75,6 +75,7 @@ def ask(
 def _say(answer: "Answer", json: bool, all: bool) -> None:
     if json:
         return print_json(answer.as_json())
+    answer = printable(answer)
     if all and answer.all:
         return _say_all(answer)
     paragraph(answer.answer)
@@ -198,6 +199,7 @@ def locate(
 def _show(found: "Location", top: int) -> None:
     """Heads by how far the margin moves without them, up or down: one that speaks against the answer counts too. What
     is not shown is one row, and all add up to the margin."""
+    found = printable(found)
     paragraph(
         f"{found.subject}, {found.relation}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}\n"
         f"{found.sentence}"

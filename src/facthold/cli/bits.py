@@ -142,6 +142,8 @@ def _say(about: dict[str, Any]) -> None:
     )  # fmt: skip
     paragraph("for one given table or map there is no bound")
     for r in {(r["bits"], r["recall"]): r for r in rows}.values():  # one grid may serve both accuracies
+        if r["bits_needed"] < 0.5:
+            continue  # there is nothing to say of 0 bits
         paragraph(
             f"but no model that knows {r['recall']:.4%} of {about['alike']} "
             f"has fewer than {r['bits_needed']:,.0f} bits, {r['needed_per_weight']:.3g} per weight"

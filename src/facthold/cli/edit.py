@@ -12,7 +12,7 @@ from facthold._util.files import MODEL
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import about_file, check_rows, file_in_words, read_questions, say_replaced, writable_file
-from facthold.cli.printing import count, paragraph, print_json, working
+from facthold.cli.printing import count, paragraph, print_json, printable, working
 from facthold.facts.formats import source_of
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def _finish(
 def _say(report: "Report") -> None:
     from facthold.knowledge.edit import NOTHING
 
+    report = printable(report)
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
     done = DONE["nothing"] if report.matrix == NOTHING else DONE[report.kind]
     paragraph(f"{done.format(report)}{new}; {report.how}")

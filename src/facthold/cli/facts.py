@@ -7,7 +7,7 @@ import typer
 
 from facthold._util.files import MODEL
 from facthold.cli import options as o
-from facthold.cli.app import command
+from facthold.cli.app import command, in_options
 from facthold.cli.inputs import (
     LONG,
     about_file,
@@ -101,6 +101,7 @@ def _about(source: Source) -> dict[str, Any]:
 
 @command()
 def build(
+    context: typer.Context,
     file: Annotated[
         Path,
         typer.Argument(
@@ -148,7 +149,8 @@ def build(
     _say_time(table, recipe, accuracy)
     say_replaced(output)
     with working(f"building {count(len(table), 'fact')}") as say:
-        built = build_model(table, p=p, seed=seed, say=say, beside=output, **wish)
+        tell = lambda news: say(in_options(news, context.command.params))  # noqa: E731
+        built = build_model(table, p=p, seed=seed, say=tell, beside=output, **wish)
     made, report, bits = built.model, built.report, 32 * built.n_params
     about = {
         "recipe": report.recipe, "seed": report.seed, "variant": variant, "n_noise": built.problem.n_noise,

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from facthold._util.commands import duration
-from facthold._util.errors import FactholdError, unknown
+from facthold._util.errors import FactholdError
 from facthold._util.files import PARQUET, table_of
 from facthold._util.memory import check_memory
 from facthold.cli import options as o
@@ -21,7 +21,7 @@ from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
-from facthold.lab.api import opened
+from facthold.lab.api import opened, unknown_kind
 from facthold.lab.fields import Between
 from facthold.lab.status import Sweep, sweeps
 from facthold.lab.store import Row
@@ -107,7 +107,7 @@ def results(
             check_memory(f"reading all of {path}", size, "take a part of it with --kind")
         rows = kept.rows(kind)
         if kind is not None and not rows:
-            raise unknown("kind of cell", kind, {row.kind for row in kept.rows()} or {"(nothing is stored)"})
+            raise unknown_kind(kind, kept)
     if bound:
         _check_bound(rows, path, json)
     elif csv or parquet:

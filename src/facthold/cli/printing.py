@@ -6,33 +6,53 @@ import shutil
 import string
 import textwrap
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.markup import escape
 
+from facthold._util.commands import count as count
 from facthold._util.errors import shorten
 
 if TYPE_CHECKING:
     from facthold.plan.laws import Interval
 
+T = TypeVar("T")
 messages = Console(stderr=True, highlight=False, soft_wrap=True)
 SLOWER = 0.5  # and at least so much of the time that it took up to the last one: few lines, however long it takes
 SPINNER = 2  # columns of what turns before a line
 EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
 GAP = "  "  # between the columns of a table
 WIDE, FEW = 100, 3  # columns of a terminal that has room for every detail, and of a table on a narrower one
+CONTROLS = ("Cc", "Zl", "Zp")  # categories in Unicode of what does something, such as to ring or to end a line
+DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # what turns the letters after it around
 BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400}
 
 
-def count(n: int, what: str) -> str:
-    """'1 cell', '2 cells'."""
-    return f"{n} {what}" + ("" if n == 1 else "s")
+def printable(value: T) -> T:
+    """A text with its control characters as Python writes them, so that a name neither rings, colours nor breaks a
+    line; or all texts of a dataclass or a tuple so. For what is read on a terminal: CSV and JSON have names as they
+    are."""
+    made: Any = value
+    if isinstance(value, str):
+        made = value if value.isprintable() else "".join(map(_escaped, value))
+    elif is_dataclass(value) and not isinstance(value, type):
+        made = replace(value, **{f.name: printable(getattr(value, f.name)) for f in fields(value) if f.init})
+    elif isinstance(value, tuple):
+        made = tuple(printable(one) for one in value)
+    return made
+
+
+def _escaped(c: str) -> str:
+    control = unicodedata.category(c) in CONTROLS or unicodedata.bidirectional(c) in DIRECTIONS
+    return c.encode("unicode_escape").decode() if control else c
 
 
 def width() -> int:
@@ -44,7 +64,7 @@ def filled(text: str, indent: str | None = None, first: str | None = None) -> st
     """The text in lines of at most `width` columns, after the first one indented: by default as its own lines are, and
     a little more. Names, paths and numbers are never broken."""
     lines = []
-    for line in text.split("\n"):
+    for line in map(printable, text.split("\n")):
         lead = line[: len(line) - len(line.lstrip())]
         further = f"{lead}  " if indent is None else indent
         start = lead if indent is None else indent
@@ -96,7 +116,7 @@ def show(
     if json:
         return print_json(list(rows))
     formats = columns if isinstance(columns, Mapping) else {name: f"{{{name}}}" for name in columns}
-    lines = [[_Cells().vformat(cell, (), row) for cell in formats.values()] for row in rows]
+    lines = [[printable(_Cells().vformat(cell, (), row)) for cell in formats.values()] for row in rows]
     if title:
         paragraph(title)
     whole = _widths({name: cell_len(name) for name in formats}, lines)
@@ -134,7 +154,7 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     terminal, a line now and then elsewhere."""
     if messages.is_terminal:
         with messages.status(what) as status:
-            yield lambda news: status.update(escape(shorten(f"{what}: {news}", width() - SPINNER)))
+            yield lambda news: status.update(escape(shorten(printable(f"{what}: {news}"), width() - SPINNER)))
         return
     messages.print(what, markup=False)
     start = time.monotonic()
@@ -143,7 +163,7 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     def say(news: str) -> None:
         nonlocal spoke, heard
         if news != heard and time.monotonic() - spoke > max(EVERY, SLOWER * (spoke - start)):
-            messages.print(f"  {news}", markup=False)
+            messages.print(f"  {printable(news)}", markup=False)
             spoke, heard = time.monotonic(), news
 
     yield say

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,11 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.arguments import checked
-from facthold._util.errors import FactholdError, check_one_of, optional, shorten
+from facthold._util.errors import FactholdError, FactholdWarning, check_one_of, optional, shorten
 from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
 from facthold.facts.contents import is_packed
 from facthold.facts.formats import COLUMNS, check_named, ending_of, endings, source_of
-from facthold.facts.names import blank, clean, unfit
+from facthold.facts.names import blank, clean, look_alike, unfit
 from facthold.facts.problem import check_distribution
 from facthold.facts.table import ON_CONFLICT, FactTable, Row
 
@@ -69,10 +70,26 @@ def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float
     if conflicts and on_conflict == "error":
         raise _conflict(source.name, list(conflicts.values()))
     table = FactTable.from_rows(rows, on_conflict)
+    _warn_of_look_alikes(source.name, table)
     try:
         return table, check_distribution(list(p.values()), table) if p else None
     except ValueError as error:
         raise FactholdError(f"{source.name}, column p: {error}") from error
+
+
+def _warn_of_look_alikes(name: str, table: FactTable) -> None:
+    """Two names that look the same are mostly one that was copied from elsewhere: its facts are apart then."""
+    for kind, names in vars(table.labels).items():
+        alike = look_alike(names)
+        for group in alike[:SHOWN]:
+            they = " and ".join(shorten(ascii(one)) for one in group[:SHOWN])
+            warnings.warn(
+                f"{name}: the {kind} {they} differ by what cannot be seen alone; write them alike if they are one",
+                FactholdWarning,
+                stacklevel=4,
+            )
+        if (more := len(alike) - SHOWN) > 0:
+            warnings.warn(f"{name}: {more} more such names among the {kind}", FactholdWarning, stacklevel=4)
 
 
 def _conflict(name: str, conflicts: Sequence[str]) -> FactholdError:

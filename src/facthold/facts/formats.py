@@ -54,7 +54,7 @@ def source_of(facts: Any) -> Source:
         rows = enumerate((*_parts("facts, a key", 2, key), answer) for key, answer in facts.items())
     elif hasattr(facts, "columns"):
         rows = enumerate(_frame("facts", facts, COLUMNS))
-    elif isinstance(facts, Iterable):
+    elif isinstance(facts, Iterable) and not isinstance(facts, bytes | bytearray | memoryview):
         rows = ((number, _parts(f"facts, row {number}", 3, row)) for number, row in enumerate(facts))
     else:
         raise ValueError(

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from facthold._util.errors import FactholdError
+from facthold._util.errors import FactholdError, brief
 from facthold.facts.table import FactTable
 
 K = TypeVar("K", bound=Hashable)
@@ -38,6 +38,20 @@ def clean(name: str) -> str:
 def blank(name: str) -> bool:
     """Whether nothing of a name can be seen, as of one that is empty or a zero-width space."""
     return all(c in FILLERS or unicodedata.category(c) in UNSEEN for c in name)
+
+
+def seen(name: str) -> str:
+    """What can be seen of a name: without characters that show nothing, and with one kind of space."""
+    if name.isascii() and name.isprintable():
+        return name
+    spaced = (" " if c.isspace() else c for c in name)
+    return "".join(c for c in spaced if c == " " or not blank(c)).strip()
+
+
+def look_alike(names: Iterable[str]) -> list[list[str]]:
+    """Names that differ by what cannot be seen alone."""
+    known = list(names)
+    return [[known[i] for i in group] for group in _grouped(map(seen, known)).values() if len(group) > 1]
 
 
 def unfit(name: str) -> str:
@@ -88,10 +102,17 @@ class Names:
         """The number of a name: as it stands, or else, where only one is meant, without case and accents."""
         i = self.get(name)
         if i is None:
-            near = ", ".join(map(repr, self.near(name)))
-            hint = f"did you mean {near}?" if near else f"there are {len(self.names)}, and none like it"
-            raise UnknownName(f"unknown {self.what} {name!r}; {hint}")
+            raise UnknownName(f"unknown {self.what} {name!r}; {self.hint(name)}")
         return i
+
+    def hint(self, name: str) -> str:
+        """What may have been meant by a name that is not there; where none is like it, which there are."""
+        if near := self.near(name):
+            return f"did you mean {', '.join(map(repr, near))}?"
+        n = len(self.names)
+        return f"the table has {', '.join(map(brief, self.names[:SUGGESTED]))}" + (
+            f" and {n - SUGGESTED} more" if n > SUGGESTED else ""
+        )
 
     def get(self, name: str) -> int | None:
         """As `find`; None for a name that is not there. One that is not clear is an error."""

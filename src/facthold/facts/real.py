@@ -49,6 +49,8 @@ class Source:
         wanted = self.relations if relations is None else tuple(relations)
         for name in wanted:
             check_one_of(f"relation of {self.name}", name, known)
+        if not wanted:
+            raise ValueError(f"relations={list(wanted)} names none; give one or more of: {', '.join(known)}")
         self.check_installed()
         texts = ((s, r, "" if value is None else str(value).strip()) for s, r, value in self.read() if r in wanted)
         return list(dict.fromkeys(row for row in texts if row[2]))

@@ -1,7 +1,7 @@
 """Facts into weights: the smallest transformer that recalls the share asked for, by any recipe."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import chain, repeat
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from facthold._util.arguments import checked
-from facthold._util.errors import FactholdError, check_one_of, check_positive
+from facthold._util.errors import FactholdError, TooLarge, check_one_of, check_positive
 from facthold._util.memory import Parts, bytes_of, check_memory
 from facthold.construct.dimensions import smallest
 from facthold.facts.files import read_facts
@@ -21,7 +21,7 @@ from facthold.knowledge.model import Model
 from facthold.measure.bits import table_bits
 from facthold.measure.capacity import find_smallest
 from facthold.models.judge import judge_table
-from facthold.recipes import fact_recipe, fact_recipes
+from facthold.recipes import check_recipe, fact_recipe
 from facthold.recipes.base import FactRecipe, Made, Question, Sizing
 from facthold.train.gated import Say, Width, dimensions
 from facthold.train.kept import Kept, fingerprint
@@ -107,7 +107,7 @@ def check_wish(
     table: FactTable, *, recipe: str, accuracy: float, max_params: int | None, n_noise: int | None, T: int, variant: str
 ) -> None:
     """Refuse what `build` cannot be asked, before anything is computed or announced."""
-    check_one_of("recipe", recipe, [*fact_recipes(), AUTO])
+    check_recipe(recipe, FactRecipe, AUTO)
     check_one_of("variant", variant, VARIANTS)
     if n_noise is not None:
         check_positive(n_noise=n_noise)
@@ -218,21 +218,38 @@ def _candidates(recipe: str, wish: _Wish, tried: list[_Tried | str]) -> Iterator
     if recipe != AUTO:
         yield from zip(repeat(recipe), _models(recipe, wish))
         return
-    ways, refusals = [], []
+    ways: list[Iterator[tuple[str, Made]]] = []
+    refused: dict[str, Exception] = {}
     for name in ("gated", "values") if wish.table.S + wish.table.R <= SMALL else ("gated",):
         models = zip(repeat(name), _models(name, wish))
         try:
             ways.append(chain([next(models)], _until_refused(models, tried)))
         except (FactholdError, ValueError) as error:  # a sum cannot hold every table
-            refusals.append(f"{name}: {error}")
-            wish.say(refusals[-1])
+            refused[name] = error
+            wish.say(f"{name}: {error}")
+    refusals = [f"{name}: {error}" for name, error in refused.items()]
     tried += refusals
     if ways:
         yield from merge(*ways, key=lambda one: one[1].model.n_params)
     elif wish.max_params is None:
         raise FactholdError("; ".join(refusals))
     else:
-        yield from zip(repeat("train"), _models("train", wish))
+        models = zip(repeat("train"), _models("train", wish))
+        try:
+            first = next(models)
+        except FactholdError as error:
+            raise _too_few(wish.max_params, refused | {"train": error}) from error
+        yield from chain([first], models)
+
+
+def _too_few(max_params: int, refused: Mapping[str, Exception]) -> FactholdError:
+    """No recipe of 'auto' has a model that is small enough: which parameters each takes, the fewest first."""
+    large = [(error.n_params, name, error.at_least) for name, error in refused.items() if isinstance(error, TooLarge)]
+    sizes = [f"{name} takes {n} parameters{' or more' if more else ''}" for n, name, more in sorted(large)]
+    others = [f"{name}: {error}" for name, error in refused.items() if not isinstance(error, TooLarge)]
+    return FactholdError(
+        f"max_params={max_params} is too few: {'; '.join(sizes + others)}; allow more, or ask for a smaller accuracy"
+    )
 
 
 def _until_refused(models: Iterator[tuple[str, Made]], tried: list[_Tried | str]) -> Iterator[tuple[str, Made]]:
@@ -256,9 +273,10 @@ def _models(name: str, wish: _Wish) -> Iterator[Made]:
         models = _smallest(recipe, recipe.sizing, wish)
     for made in models:
         if wish.max_params is not None and (n_params := made.model.n_params) > wish.max_params:
-            raise FactholdError(
+            raise TooLarge(
                 f"max_params={wish.max_params}: the smallest model found has {n_params} parameters; allow more, or ask "
-                "for a smaller accuracy"
+                "for a smaller accuracy",
+                n_params,
             )
         yield made
 
@@ -325,6 +343,7 @@ def _range(recipe: FactRecipe, sizing: Sizing, wish: _Wish, question: Question) 
     if recipe.build is None:  # constructions are tried beyond max_params too, to say what would be enough
         most, farthest = min(most, wish.max_params or most), FARTHEST_TRAINED
         if (n := params(unit)) > most:
-            raise FactholdError(f"max_params={most}: the smallest model by recipe={recipe.name!r} has {n} parameters")
+            least = f"the smallest model by recipe={recipe.name!r} has {n} parameters"
+            raise TooLarge(f"max_params={most}: {least}", n, at_least=True)
     ceiling = smallest(lambda units: units > farthest * guess or params(unit * units) > most, farthest * guess + 1) - 1
     return unit, min(guess, ceiling), ceiling

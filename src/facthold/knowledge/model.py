@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from facthold import knowledge
 from facthold._util.arguments import checked
-from facthold._util.errors import FactholdError, check_positive
+from facthold._util.errors import FactholdError, check_positive, with_article
 from facthold.facts.names import Names, parse
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
@@ -173,7 +173,7 @@ class Model:
         if (r := relations.get(relation)) is None:
             raise FactholdError(
                 f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
-                f"did you mean {', '.join(map(repr, relations.near(relation))) or 'another'}?"
+                f"{relations.hint(relation)}"
             )
         s = subjects.exact(str(subject))  # any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
@@ -274,7 +274,9 @@ def load(path: str | Path) -> Model:
     """A saved transformer with its facts: ``fh.load("countries.safetensors").ask("France", "capital")``."""
     model, problem = load_model(path)
     if not isinstance(model, Transformer):
-        raise FactholdError(f"{path} holds a {type(model).__name__}, which has no facts; give a transformer")
+        raise FactholdError(
+            f"{path} holds {with_article(type(model).__name__)}, which has no facts; give a transformer"
+        )
     if not isinstance(problem, FactualRecall):
         raise FactholdError(f"{path} holds a transformer without its facts; save it with them, or build it again")
     return Model(model, problem)

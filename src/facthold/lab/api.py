@@ -9,7 +9,7 @@ from typing import Any
 
 from facthold._util.arguments import checked
 from facthold._util.commands import command
-from facthold._util.errors import FactholdError, MissingPackage
+from facthold._util.errors import FactholdError, MissingPackage, unknown
 from facthold._util.files import PAGE, check_outputs
 from facthold.lab import registry, style
 from facthold.lab.cells import Cell, check_cells
@@ -173,7 +173,15 @@ def report_files(figures: Sequence[Figure], preset: str, changes: Mapping[str, C
 def results(kind: str | None = None, *, store: AnyStore = None) -> Rows:
     """All stored results, or those of one kind of cell: ``fh.results("capacity").to_pandas()``."""
     with opened(store, create=False) as kept:
-        return kept.rows(kind)
+        rows = kept.rows(kind)
+        if kind is not None and not rows and kind not in registry.kinds():
+            raise unknown_kind(kind, kept)
+        return rows
+
+
+def unknown_kind(kind: str, store: Store) -> ValueError:
+    """The error for a kind of cell of which nothing is stored, with those that are."""
+    return unknown("kind of cell", kind, {row.kind for row in store.rows()} or {"(nothing is stored)"})
 
 
 def figures_for(
@@ -215,7 +223,11 @@ def all_cells(
 
 
 def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
-    cells = figure.cells(figure.grid(preset, changes))
+    grid = figure.grid(preset)
+    try:
+        cells = figure.cells(figure.grid(preset, changes) if changes else grid)
+    except ValueError as error:  # of a field of the grid or of a cell, which do not know whose they are
+        raise ValueError(f"in the config of {figure.name}, {error}" if changes else str(error)) from error
     if not cells:
         raise FactholdError(f"the changes leave nothing of {figure.name} to compute: all its lists are empty")
     return cells

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from facthold._util.errors import FactholdError, brief, check_number, find, unknown
+from facthold._util.arguments import WORDS
+from facthold._util.errors import FactholdError, brief, check_number, find, unknown, with_article
 from facthold._util.files import PNG, SVG, writing
 from facthold.lab import style
 from facthold.lab.cells import Cell
@@ -72,20 +73,31 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
     """The value as the grid's field wants it (lists become tuples), or an error that names the field."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise FactholdError(f"{name} in the config must be a list, not {brief(value)}")
+        alike = args[-1] is Ellipsis
+        if not isinstance(value, list | tuple) or not (alike or len(value) == len(args)):
+            wanted = "be a list" if alike else f"be a list of {_several(args)}"
+            raise FactholdError(f"{name} in the config must {wanted}, not {brief(value)}")
         if not value:
             raise FactholdError(f"{name} is empty; give one or more")
-        inner = [args[0]] * len(value) if args[-1] is Ellipsis else args
-        if len(inner) != len(value):
-            raise FactholdError(f"{name} in the config: {brief(value)} must hold {len(inner)} values")
-        return tuple(_typed(name, v, h) for v, h in zip(value, inner, strict=True))
-    if origin is types.UnionType:
-        hint = args
-    elif hint is float:
-        hint = (int, float)
-    if not isinstance(value, hint) or isinstance(value, bool):
-        wanted = getattr(hint, "__name__", "number")
-        raise FactholdError(f"{name} in the config must be {wanted}, not {brief(value)}")
-    check_number(name, value)
+        inner = [args[0]] * len(value) if alike else args
+        each = f"each of {name}" if get_origin(args[0]) is tuple else name  # it is a list: what is in it may not be
+        return tuple(_typed(each, v, h) for v, h in zip(value, inner, strict=True))
+    kinds = args if origin is types.UnionType else (int, float) if hint is float else (hint,)
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise FactholdError(f"{name} in the config must be {_in_words(kinds)}, not {brief(value)}")
+    try:
+        check_number(name, value)
+    except ValueError as error:
+        raise FactholdError(f"in the config, {error}") from error
     return value
+
+
+def _several(kinds: Sequence[Any]) -> str:
+    """'2 whole numbers', as each item of a list of pairs has them."""
+    return f"{len(kinds)} {'whole numbers' if set(kinds) == {int} else 'numbers'}"
+
+
+def _in_words(kinds: Sequence[Any]) -> str:
+    """'a whole number': a file has no None, and a whole number is a number."""
+    named = [kind for kind in kinds if kind is not types.NoneType and (kind is not int or float not in kinds)]
+    return " or ".join(WORDS.get(kind) or with_article(kind.__name__) for kind in named)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from facthold._util.arguments import checked
-from facthold._util.errors import FactholdError, optional
+from facthold._util.errors import FactholdError, optional, with_article
 from facthold._util.files import STORE, check_ending, check_room
 from facthold.lab.cells import Cell, Result, cell_of, key_of
 from facthold.lab.provenance import Provenance, provenance
@@ -310,7 +310,9 @@ def _plain(value: Any, name: str) -> Any:
             if not isinstance(key, str) or key == "$float":
                 raise ValueError(f"{name} has the key {key!r}; keys must be strings, and '$float' is reserved")
         return {key: _plain(item, f"{name}.{key}") for key, item in value.items()}
-    raise ValueError(f"{name}={value!r} is a {type(value).__name__}; give numbers, strings, None, lists or dicts")
+    raise ValueError(
+        f"{name}={value!r} is {with_article(type(value).__name__)}; give numbers, strings, None, lists or dicts"
+    )
 
 
 def _order(row: Row) -> tuple[Any, ...]:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from facthold._util.errors import find
+from facthold._util.errors import find, with_article
 from facthold.models.causal import CausalTransformer
 from facthold.models.transformer import Transformer
 
@@ -98,7 +98,7 @@ def matrices(model: Any) -> dict[str, Cut]:
         mlp = {} if model.mlp is None else _memory("mlp{}", attrgetter("mlp"), model)
         return {**mlp, "W_OV": _heads}
     if not isinstance(model, CausalTransformer):
-        raise ValueError(f"a {type(model).__name__} has no matrices that are known by name")
+        raise ValueError(f"{with_article(type(model).__name__)} has no matrices that are known by name")
     found: dict[str, Cut] = {}
     for i, layer in enumerate(model.layers):
         for field in ("W_KQ", "W_OV"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from facthold._util.arguments import checked
 from facthold._util.commands import command
-from facthold._util.errors import FactholdError
+from facthold._util.errors import FactholdError, with_article
 from facthold._util.files import MODEL, writing
 from facthold._util.memory import check_memory
 from facthold._util.tensors import checksum, read_tensors, tensors_as_bytes
@@ -83,7 +83,7 @@ def write_model(
 ) -> Written:  # fmt: skip
     """`save_model`, with weights packed where it is said on which ``points`` of a grid they are; what was written."""
     if type(model).__name__ not in MODELS:
-        raise ValueError(f"model is a {type(model).__name__}; only these can be saved: {', '.join(MODELS)}")
+        raise ValueError(f"model is {with_article(type(model).__name__)}; only these can be saved: {', '.join(MODELS)}")
     settings = {n: v for n, v in _leaves(model).items() if not (v is None or isinstance(v, ARRAY))}
     about: dict[str, Any] = {"model": type(model).__name__}
     about["settings"] = {n: v.name if isinstance(v, Activation) else v for n, v in settings.items()}

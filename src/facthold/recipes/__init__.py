@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from facthold import train
 from facthold._util.arguments import checked
-from facthold._util.errors import find
+from facthold._util.errors import check_one_of
 from facthold._util.keys import derive
 from facthold._util.lazy import callable_package
 from facthold._util.plugins import defined
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from facthold.models.memory import Memory
     from facthold.train.engine import Member
 
+MAKES: Mapping[type[Recipe], str] = {MemoryRecipe: "memories", FactRecipe: "transformers"}
 ORDER = ("base", "memories", "facts")
 callable_package(__name__, __name__, "recipes")
 
@@ -39,14 +40,24 @@ def fact_recipes() -> Mapping[str, FactRecipe]:
     return defined("facthold.recipes", FactRecipe)
 
 
+def check_recipe(name: str, makes: type[Recipe], *others: str) -> None:
+    """Refuse a name that no recipe for memories, or for transformers, has, and that is none of these ``others``."""
+    known = [*defined("facthold.recipes", makes), *others]
+    if isinstance(name, str) and name not in known and (other := recipes().get(name)) is not None:
+        raise ValueError(f"{name} makes {MAKES[type(other)]}; take a recipe of {MAKES[makes]}: {', '.join(known)}")
+    check_one_of("recipe", name, known)
+
+
 def memory_recipe(name: str) -> MemoryRecipe:
     """The memory recipe with this name."""
-    return find("recipe", name, memory_recipes())
+    check_recipe(name, MemoryRecipe)
+    return memory_recipes()[name]
 
 
 def fact_recipe(name: str) -> FactRecipe:
     """The fact recipe with this name."""
-    return find("recipe", name, fact_recipes())
+    check_recipe(name, FactRecipe)
+    return fact_recipes()[name]
 
 
 @checked
@@ -57,6 +68,7 @@ def make_memory(recipe: MemoryRecipe | str, problem: "Problem", m: int = 0, seed
     """
     recipe = memory_recipe(recipe) if isinstance(recipe, str) else recipe
     recipe.check_stores()
+    recipe.check_width(m)
     if recipe.build is None:
         return train_memory(recipe, problem, m, seed)
     content = recipe.stream or (lambda seed, d, m: ("build", seed, d, m, recipe.name))

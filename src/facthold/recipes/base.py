@@ -80,13 +80,17 @@ class MemoryRecipe(Recipe):
             return d * d
         return 2 * m * d + (m if self.protocol and self.protocol.bias else 0)
 
+    def check_width(self, m: int) -> None:
+        """Refuse to go on without a width or rank, where there is one to choose."""
+        if self.family != LINEAR and m < 1:
+            raise ValueError(f"m={m}: {self.name} needs a width or rank m of at least 1")
+
     def check(self, d: int, m: int) -> None:
         """Refuse sizes that this recipe cannot have."""
         check_positive(d=d)
         if self.family == LINEAR and m:
             raise ValueError(f"m={m}: {self.name} makes a d x d matrix and takes no m")
-        if self.family != LINEAR and m < 1:
-            raise ValueError(f"m={m}: {self.name} needs a width or rank m of at least 1")
+        self.check_width(m)
         if self.even and m % 2:
             raise ValueError(f"m={m} neurons do not come in pairs; take m={m + 1}")
         if self.family == LOW_RANK and m > d:

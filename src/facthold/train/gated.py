@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from facthold._util.commands import duration
-from facthold._util.errors import FactholdError
+from facthold._util.commands import count, duration
+from facthold._util.errors import FactholdError, TooLarge
 from facthold._util.keys import derive
 from facthold.construct.dimensions import gated_dimensions, weights_for
 from facthold.construct.gates import Gates, gate_heads, gated_transformer
@@ -59,14 +59,17 @@ def gated(
     d, n_gates = dimensions(table, n_noise)
     attention = Shape(d, n_gates + min(table.S, table.R), 1, 0).n_params
     if max_params is not None and attention >= max_params:
-        raise FactholdError(
+        raise TooLarge(
             f"max_params={max_params}: attention alone takes {attention} parameters; allow more, or fewer noise tokens"
-            + (f" than {n_noise}" if n_noise else "")
+            + (f" than {n_noise}" if n_noise else ""),
+            attention + 1,
+            at_least=True,
         )
     start = prepared(table, n_noise, seed=seed, **settings)
     if kept.tries and not wider:
         say(f"going on with {len(kept.tries)} tries that were kept")
-    say(f"{len(table)} facts in {len(start.groups)} groups of neurons, d={d}, {start.gates.H} heads")
+    facts, groups, heads = count(len(table), "fact"), count(len(start.groups), "group"), count(start.gates.H, "head")
+    say(f"{facts} in {groups} of neurons, d={d}, {heads}")
     searches = [_Search(start.problem, group, start.gates, accuracy, seed, kept, wider) for group in start.groups]
     found = _side_by_side(searches, say)
     model = start.joined([memory for memory, _ in found])
