@@ -87,6 +87,18 @@ def test_config_changes_the_grid_and_refuses_unknown_keys() -> None:
             fig1.grid("smoke", changes)
 
 
+def test_config_has_the_variants_of_the_public_code() -> None:
+    induction = figure("induction")
+    public = {"optimiser": "sgd-momentum", "unit": False, "scaled": True, "everywhere": True}
+    trained = [cell for cell in induction.cells(induction.grid("smoke", public)) if hasattr(cell, "unit")]
+    assert trained
+    assert all(getattr(cell, name) == value for cell in trained for name, value in public.items())
+    with pytest.raises(FactholdError, match="must be True or False, not 1"):
+        induction.grid("smoke", {"unit": 1})
+    with pytest.raises(ValueError, match="unknown optimiser 'sgdm'"):
+        induction.cells(induction.grid("smoke", {"optimiser": "sgdm"}))
+
+
 class Failing(Cell):
     kind: ClassVar[str] = "failing"
 

@@ -144,6 +144,24 @@ def test_steps_of_a_task_that_draws_get_fresh_keys() -> None:
     assert float((run.model.W**2).mean()) < 0.2
 
 
+class PulledTask(DrawnTask):
+    """A gradient of 1 everywhere, whatever the weights are."""
+
+    def loss(self, model: Any, *, key: Array) -> Array:
+        return model.W.sum()
+
+
+def test_momentum_and_weight_decay_are_those_of_the_public_code() -> None:
+    """v <- 0.9 v + (gradient + 1e-4 w), w <- w - lr v, as in torch.optim.SGD."""
+    public = Protocol("way", "test", "sgd-momentum", lr=0.03, steps=64, check_every=64, goal=1.0, futility=None)
+    (run,) = fit([Member(LinearMemory(jnp.full((2, 2), 5.0)), PulledTask(), jax.random.key(0))], public)
+    w, v = 5.0, 0.0
+    for _ in range(64):
+        v = 0.9 * v + (1.0 + 1e-4 * w)
+        w -= 0.03 * v
+    assert np.allclose(run.model.W, w, rtol=1e-5)
+
+
 def test_groups_share_a_shape_and_cover_every_member() -> None:
     members = [member(20, seed=i) for i in range(5)] + [member(900, seed=i) for i in range(3)]
     groups = _groups(members)

@@ -83,7 +83,7 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         each = f"each of {name}" if get_origin(args[0]) is tuple else name  # it is a list: what is in it may not be
         return tuple(_typed(each, v, h) for v, h in zip(value, inner, strict=True))
     kinds = args if origin is types.UnionType else (int, float) if hint is float else (hint,)
-    if not isinstance(value, kinds) or isinstance(value, bool):
+    if not isinstance(value, kinds) or isinstance(value, bool) != (hint is bool):  # to Python True is a number
         raise FactholdError(f"{name} in the config must be {_in_words(kinds)}, not {brief(value)}")
     try:
         check_number(name, value)

@@ -301,5 +301,6 @@ def _optimiser(protocol: Protocol) -> optax.GradientTransformation:
     """The direction of a step; its length is the member's own learning rate."""
     optimisers = {
         "adam": optax.scale_by_adam, "adam-95": partial(optax.scale_by_adam, b2=0.95), "sgd": optax.identity,
+        "sgd-momentum": lambda: optax.chain(optax.add_decayed_weights(1e-4), optax.trace(decay=0.9)),
     }  # fmt: skip
     return optimisers[protocol.optimiser]()

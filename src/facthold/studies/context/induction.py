@@ -4,15 +4,16 @@ an order."""
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, Positive, Seeds
+from facthold.lab.fields import Count, Counts, OneOf, Positive, Seeds
 from facthold.studies.context.base import MEMORIES, symbol
 from facthold.studies.context.heads import GenericHead, InductionHead
 from facthold.studies.judging import FRESH
+from facthold.train.protocols import OPTIMISERS
 
 ONE_LAYER = ("W_KQ^1", "W_OV^1")
 TWO, ONE, RELU, GENERIC = "two layers", "one layer", "one layer and a ReLU layer", "a usual transformer of two layers"
@@ -42,6 +43,10 @@ class Grid:
     generic_steps: Count = 600
     generic_batch: Count = 16
     generic_check: Count = 20
+    optimiser: Annotated[str, OneOf(OPTIMISERS)] = "adam"  # this and what follows: not of the usual transformer
+    unit: bool = True  # embeddings N(0, 1/d), as on the slides; else N(0, 1), as in the public code
+    scaled: bool = False  # scores divided by sqrt(d), as in the public code
+    everywhere: bool = False  # the loss is over all positions
     totals: Counts = (600,)  # steps in all of joint and of staged training, in claim joint-training
     seeds: Seeds = (FRESH, FRESH + 1, FRESH + 2)  # 0 to 2 took part where the protocol was chosen
 
