@@ -4,7 +4,8 @@ An outer product leaves noise of all of its terms in every score. Here each matr
 convex in it, on sequences of the task, one matrix after the other and with no gradient through the others:
 
 1. W_KQ^1: from x_t to x_{t-1} among all x_s, s <= t. The streams are e + p, so that what tokens add is part of it. A
-   position counts as often as it is the first to hold an output that is asked for later, and a little in any case.
+   position counts as often as it is the first to hold an output that is asked for later; the others are only asked not
+   to look at a trigger that does not stand before them.
 2. W_KQ^2: from a trigger to the position after its first occurrence, among all s <= t but those after its other ones,
    on the streams that layer 1 really leaves.
 3. W_OV^2: from what layer 2 then brings to the output, among all tokens.

@@ -10,7 +10,7 @@ from facthold.lab.fields import Count
 from facthold.studies.context import induction
 from facthold.studies.context.base import RECIPES, BuiltHead
 from facthold.studies.context.heads import GenericHead
-from facthold.studies.context.induction import GENERIC, TWO, cells_of_kind, where
+from facthold.studies.context.induction import GENERIC, TWO, cells_of_kind, where, without_induction
 
 LABELS = {" ": "␣", "\n": "⏎"}
 LENGTH = 32  # tokens that are drawn, of those that are kept: more could not be read
@@ -66,7 +66,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
 
 
 def says(rows: Sequence[Values]) -> list[str]:
-    return [f"{label(r)}: {r['accuracy']:.1%} of outputs; {where([r])}" for r in rows]
+    return [f"{label(r)}: {r['accuracy']:.1%} of outputs ({without_induction([r])}); {where([r])}" for r in rows]
 
 
 FIGURE = Figure(

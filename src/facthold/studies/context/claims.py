@@ -181,7 +181,6 @@ CLAIMS = (
         "One layer of attention with a linear readout is right on as many outputs in context as the most frequent "
         "output so far, within five points.",
         lambda preset: _of((ONE, RELU), preset), judge_one_layer,
-        "It was judged after 2,400 steps first, as two layers are, and held too: 52.5 to 53.8%, off by -0.001.",
     ),
     Claim(
         "two-layers", "slides: transformers on the bigram task",

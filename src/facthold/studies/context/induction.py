@@ -2,7 +2,7 @@
 an order."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Annotated, Any
 
@@ -19,6 +19,10 @@ ONE_LAYER = ("W_KQ^1", "W_OV^1")
 TWO, ONE, RELU, GENERIC = "two layers", "one layer", "one layer and a ReLU layer", "a usual transformer of two layers"
 KINDS = (TWO, ONE, RELU, GENERIC)
 RULES = {"mode": "most frequent output so far", "counts": "by counts of tokens", "bigram": "global bigrams"}
+OTHER_PROBES = (
+    ("W_KQ^1", "W_KQ^1 unmasked", "without the causal mask"),
+    ("W_KQ^2", "W_KQ^2 among triggers", "among the triggers alone"),
+)
 PROBES = {
     "W_OV^2": "token to output", "W_KQ^2": "trigger to what follows it", "W_KQ^1": "position to the one before",
 }  # fmt: skip
@@ -34,7 +38,6 @@ class Grid:
     K: Count = 5
     lr: Positive = 0.03
     steps: Count = 2400
-    one_steps: Count = 600  # of one layer: with 2,400 it is right on two in a hundred more, and no more
     batch: Count = 32
     check_every: Count = 40
     generic_d: Count = 64
@@ -44,6 +47,7 @@ class Grid:
     generic_batch: Count = 16
     generic_check: Count = 20
     optimiser: Annotated[str, OneOf(OPTIMISERS)] = "adam"  # this and what follows: not of the usual transformer
+    decay: bool = True  # the learning rate falls evenly to zero
     unit: bool = True  # embeddings N(0, 1/d), as on the slides; else N(0, 1), as in the public code
     scaled: bool = False  # scores divided by sqrt(d), as in the public code
     everywhere: bool = False  # the loss is over all positions
@@ -53,13 +57,13 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(
-        d=32, T=32, steps=120, one_steps=120, batch=16, check_every=20, generic_d=16, generic_steps=40, generic_batch=8,
+        d=32, T=32, steps=120, batch=16, check_every=20, generic_d=16, generic_steps=40, generic_batch=8,
         totals=(60, 120), seeds=(0, 1),
     ),
     "quick": Grid(),
     "paper": Grid(
-        d=256, one_steps=2400, batch=512, generic_d=128, generic_heads=4, generic_steps=1000, generic_batch=512,
-        totals=(600, 2400), seeds=(0, 1, 2, 3, 4),
+        d=256, batch=512, generic_d=128, generic_heads=4, generic_steps=1000, generic_batch=512,
+        totals=(600, 2400), seeds=tuple(range(FRESH, FRESH + 5)),
     ),
 }  # fmt: skip
 
@@ -81,11 +85,10 @@ def cells_of_kind(grid: Grid, kind: str) -> list[Cell]:
         ]  # fmt: skip
     if kind == TWO:
         return [InductionHead.of(grid, seed=seed) for seed in grid.seeds]
-    one = replace(grid, steps=grid.one_steps)
     if kind == ONE:
-        return [InductionHead.of(one, layers=1, trained=ONE_LAYER, seed=seed) for seed in grid.seeds]
+        return [InductionHead.of(grid, layers=1, trained=ONE_LAYER, seed=seed) for seed in grid.seeds]
     return [
-        InductionHead.of(one, layers=1, trained=(*ONE_LAYER, "F^1"), feed_forward="relu", seed=seed)
+        InductionHead.of(grid, layers=1, trained=(*ONE_LAYER, "F^1"), feed_forward="relu", seed=seed)
         for seed in grid.seeds
     ]
 
@@ -143,15 +146,25 @@ def says(rows: Sequence[Values]) -> list[str]:
     for kind in KINDS:
         if group := of_kind(rows, kind):
             each = ", ".join(f"{r['accuracy']:.1%}" for r in group)
-            rules = ", ".join(f"{say} {fmean(r['baselines'][rule] for r in group):.1%}" for rule, say in RULES.items())
-            lines.append(f"{kind}: {each} of outputs that the context tells (without induction: {rules})")
+            lines.append(f"{kind}: {each} of outputs that the context tells ({without_induction(group)})")
             lines.append(f"{kind}: {where(group)}")
     for matrix in MEMORIES:
         halves = [half(r, matrix) for r in of_kind(rows, TWO)]
         if halves:
             when = ", ".join(f"{steps} steps" if steps is not None else "no step: it ends at 0" for steps in halves)
             lines.append(f"{matrix} has half of its final probe after {when}")
+    for matrix, other, words in OTHER_PROBES:
+        ends = [[r["curves"][name][-1] for r in of_kind(rows, TWO)] for name in (matrix, other)]
+        if ends[0]:
+            probe, public = (", ".join(f"{end:.3f}" for end in each) for each in ends)
+            lines.append(f"the probe of {matrix} ends at {probe}; {words}, as in the public code, at {public}")
     return lines
+
+
+def without_induction(rows: Sequence[Values]) -> str:
+    """What rules that do without it have right of the same sequences."""
+    each = (f"{words} {fmean(r['baselines'][rule] for r in rows):.1%}" for rule, words in RULES.items())
+    return f"without induction: {', '.join(each)}"
 
 
 def where(group: Sequence[Values]) -> str:

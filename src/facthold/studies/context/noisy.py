@@ -26,7 +26,7 @@ TESTED = 128  # sequences without noise
 class NoisyHead(TrainedHead):
     """Two layers with ReLU memories, trained with noise, then truncated and asked without.
 
-    ``start`` is 'slides' (everything N(0, 1/d), or by fan-in) or 'public': the sizes of the public code, where
+    ``started`` is 'slides' (everything N(0, 1/d), or by fan-in) or 'public': the sizes of the public code, where
     embeddings and positions are N(0, 1), and a matrix of PyTorch's default has a third of the usual variance; W_OV, the
     product of two such, has a ninth.
     """

@@ -10,6 +10,7 @@ from facthold.lab.fields import Count, Counts, Positive, Seeds, Share
 from facthold.measure.capacity import FOUND
 from facthold.studies.context.base import MEMORIES, RECIPES, BuiltHead, symbol
 from facthold.studies.context.heads import TRAINED, SmallestHead
+from facthold.studies.context.induction import without_induction
 from facthold.studies.judging import FRESH, grouped
 
 OUTER, SOLVED = RECIPES
@@ -119,7 +120,8 @@ def says(rows: Sequence[Values]) -> list[str]:
             each = ", ".join(f"{head['accuracy']:.1%}" for head in group)
             recalled = ", ".join(f"{matrix} {fmean(h['probes'][matrix] for h in group):.2f}" for matrix in MEMORIES)
             lines.append(f"{label}, d = {d}: {each} right; probes {recalled}")
-    return lines
+    judged = [r for r in rows if r["kind"] == BuiltHead.kind]
+    return [*lines, *([without_induction(judged)] if judged else [])]
 
 
 FIGURE = Figure(
