@@ -93,7 +93,9 @@ def guide(
     axes: "Axes", x: Sequence[float] | np.ndarray, y: Callable[[float], float] | Sequence[float] | np.ndarray,
     label: str, **look: Any,
 ) -> None:  # fmt: skip
-    """A dashed line through points; or of a law y(x), from the smallest x to the largest."""
+    """A dashed line through points; or of a law y(x), from the smallest x to the largest; nothing without x."""
+    if not len(x):
+        return
     if callable(y):
         x = np.geomspace(min(x), max(x), 50)
         y = [y(size) for size in x]
