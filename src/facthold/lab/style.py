@@ -93,10 +93,10 @@ def guide(
     axes: "Axes", x: Sequence[float] | np.ndarray, y: Callable[[float], float] | Sequence[float] | np.ndarray,
     label: str, **look: Any,
 ) -> None:  # fmt: skip
-    """A dashed line through points; or of a law y(x), from the smallest x to the largest; nothing without x."""
-    if not len(x):
-        return
+    """A dashed line through points; or of a law y(x), from the smallest x to the largest; none without x."""
     if callable(y):
+        if not len(x):
+            return
         x = np.geomspace(min(x), max(x), 50)
         y = [y(size) for size in x]
     axes.plot(x, y, label=label, **GUIDE | look)
