@@ -23,11 +23,10 @@ from facthold._util.keys import derive
 from facthold.construct.induction import untrained
 from facthold.context.bigrams import Bigrams
 from facthold.context.sequences import BigramTask, Sequences
+from facthold.knowledge.settings import MEMORIES
 from facthold.models.causal import CausalTransformer, split
 from facthold.train.in_context import PredictInContext
 from facthold.train.lanes import shared_lanes
-
-MATRICES = ("W_KQ^1", "W_KQ^2", "W_OV^2")
 
 
 def plain_sequences(bigrams: Bigrams, n: int, K: int, T: int, generator: np.random.Generator) -> np.ndarray:
@@ -84,7 +83,7 @@ def main() -> None:
     ours = 2048 / seconds(lambda: draw(task, derive("draw")), given.repeats)
     print(f"sequences of {given.T} tokens per second: plain {plain:,.0f}, ours {ours:,.0f}: {ours / plain:.0f} times")
 
-    trained, fixed = split(untrained(task.N, given.T, given.d, key=derive("start")), MATRICES)
+    trained, fixed = split(untrained(task.N, given.T, given.d, key=derive("start")), MEMORIES)
     training, lanes = PredictInContext.of(task, fixed, batch=given.batch), len(shared_lanes())
     by_plain = eqx.filter_jit(
         lambda trained, fixed, task, key: jax.grad(plain_loss)(trained, fixed, task.draw(given.batch, key=key))

@@ -15,6 +15,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 NOT_MEASURED: tuple[str, ...] = ()
 """Claims and quoted figures that have not been measured at preset quick yet. The page names them, and the README does
 not say what they say."""
+KINDS = ("outer products", "solved", "trained")  # of heads
 QUOTED = (
     ("README.md", r"store ([\d.]+) bits each", "efficiency", r"([\d.]+) bits per weight", 2),
     ("README.md", r"outer product stores ([\d.]+) times", "efficiency", r"has ([\d.]+) times the associations", 1),
@@ -82,9 +83,7 @@ def test_numbers_on_other_pages_are_those_of_the_results(
 
 def test_the_table_of_truncated_models_is_that_of_the_results(results: dict[str, Any]) -> None:
     notes = results["figures"]["truncation"]["notes"]
-    lines = re.findall(
-        r"^\| ([FW_][^|]*|nothing) \| (.*)% \| (.*)% \| (.*) \| ([\d.]+)%", (DOCS / "context.md").read_text(), re.M
-    )
+    lines = re.findall(r"^\| ([FW_][^|]*|nothing) \| (.*)% \| (.*)% \| (.*) \| ([\d.]+)%", _context(), re.M)
     assert len(lines) == 9
     for cut, right, noise, margin, looks in lines:
         name = {"nothing": "nothing truncated"}.get(cut, cut.replace(" and ", "+").partition(" (")[0])
@@ -92,6 +91,52 @@ def test_the_table_of_truncated_models_is_that_of_the_results(results: dict[str,
         (found,) = [note for note in notes if note.startswith((f"{start}:", f"{start} ("))]
         said = f"right {right}%, noise token {noise}%, margin {margin}, attention to outputs {looks}%"
         assert found.endswith(said), cut
+
+
+def test_the_table_of_the_smallest_heads_is_that_of_the_results(results: dict[str, Any]) -> None:
+    notes, text = results["figures"]["probes"]["notes"], _context()
+    (outer,) = re.findall(r"^\| outer products, position 0 silenced \| (.*) \| (\d+) to (\d+)% \|", text, re.M)
+    (trained,) = re.findall(r"^\| trained \| (\d+) \((\d+) has", text, re.M)
+    assert re.search(r"^\| solved \| none up to 256 ", text, re.M)
+    lines = {kind: next(note for note in notes if f"of 32, {kind}: " in note) for kind in KINDS}
+    sizes = {kind: re.findall(r"(\d+) \((\d+) is too small", line) for kind, line in lines.items()}
+    assert outer[0].split(" or ") == sorted({size for size, _ in sizes["outer products"]})
+    assert {trained} == set(sizes["trained"])
+    assert lines["solved"].endswith("solved: search ceiling, search ceiling, search ceiling")
+    (at_128,) = [note for note in notes if note.startswith("outer products, d = 128: ")]
+    shares = [float(share) for share in re.findall(r"([\d.]+)%", at_128)]
+    assert outer[1:] == (f"{min(shares):.0f}", f"{max(shares):.0f}")
+
+
+def test_the_table_of_truncated_facts_is_that_of_the_results(results: dict[str, Any]) -> None:
+    notes = results["figures"]["fact-truncation"]["notes"]
+    rows = re.findall(r"^\| (\d+), ([^|]*) \| (.*)% \| (.*)% \| (.*)% \| (.*)% \| (.*)% \|", _context(), re.M)
+    assert len(rows) == 5
+    for d, law, full, many, few, frequent, rarest in rows:
+        start = f"d = {d}, {law.replace('equally', 'all facts equally')}"
+        (whole,) = [note for note in notes if note.startswith(f"{start}: the full")]
+        shares = [float(share) for share in re.findall(r"([\d.]+)%", whole)]
+        assert {float(end) for end in full.split(" to ")} == {min(shares), max(shares)}, start
+        (cut,) = [note for note in notes if note.startswith(f"{start}, mlp.V at rank 24: ")]
+        assert f"fourth of the subjects {frequent}%, the rarest fourth {rarest}%" in cut, start
+        assert f"relations with many answers {many}%, with few {few}%" in cut, start
+
+
+def test_the_table_of_the_three_steps_is_that_of_the_results(results: dict[str, Any]) -> None:
+    notes = results["figures"]["three-steps"]["notes"]
+    named = {"infinite width": "finite width", "infinite data": "finite data", "T well below N": "T near N",
+             "uniform tokens": "bigrams of a text"}  # fmt: skip
+    for taken, name in named.items():
+        (row,) = re.findall(rf"^\| {taken}[^|]*\| (.*) \| (.*) \| (.*) \|$", _context(), re.M)
+        (note,) = [note for note in notes if note.startswith(f"{name}: ")]
+        for matrix, said in zip(("W_OV^2", "W_KQ^2", "W_KQ^1"), row, strict=True):
+            where = said.replace(" (", " sequences (") if name == "finite data" else said
+            expected = f"{matrix} never does" if said == "never" else f"{matrix} first falls below 0.95 at {where}"
+            assert expected in note, (taken, matrix)
+
+
+def _context() -> str:
+    return (DOCS / "context.md").read_text()
 
 
 def test_what_drifts_says_by_how_much_and_what_is_open_says_what_would_decide(results: dict[str, Any]) -> None:

@@ -53,11 +53,14 @@ def test_a_free_prompt_and_json(models: Path, run: Run) -> None:
 def test_a_conversation_goes_on_after_what_it_does_not_know(models: Path, run: Run) -> None:
     typed = "Peru, capital\nAtlantis, capital\ncapital of Italy please\nnonsense\nquit\nFrance, capital\n"
     code, out, err = run("ask", "m.safetensors", "--top", "1", typed=typed)
-    assert code == 0
+    assert code == 2  # nobody sat there who could have read it
+    assert err.endswith("facthold: 2 of 4 questions had no answer, as said above\n")
     assert [line for line in out.splitlines() if not line.startswith("right")] == ["Lima", "Rome"]
     assert "unknown subject 'Atlantis'" in err
     assert "no subject found in 'nonsense'" in err
+    assert run("ask", "m.safetensors", typed="Peru, capital\n\n")[0] == 0
     code, out, _ = run("ask", "m.safetensors", "--json", typed="Peru, capital\nnonsense\n")
+    assert code == 2
     first, second = map(json.loads, out.splitlines())
     assert first["answer"] == "Lima"
     assert "error" in second
@@ -66,8 +69,8 @@ def test_a_conversation_goes_on_after_what_it_does_not_know(models: Path, run: R
 def test_a_line_that_is_too_long_is_said_to_be(models: Path, run: Run) -> None:
     typed = "x" * 140_000 + ", capital\n" + '"' + "y " * 70_000 + "\nPeru, capital\n"
     code, out, err = run("ask", "m.safetensors", "--top", "1", typed=typed)
-    assert (code, out.splitlines()[0]) == (0, "Lima")
-    assert [line.partition(" of ")[2] for line in err.splitlines()] == [
+    assert (code, out.splitlines()[0]) == (2, "Lima")
+    assert [line.partition(" of ")[2] for line in err.splitlines()[:-1]] == [
         f"{n} characters is too long; ask for one fact in at most 10000" for n in (140_009, 140_000)
     ]
 

@@ -18,7 +18,11 @@ def test_the_capacity_of_a_memory_is_found_and_kept(folder: Path, run: Run) -> N
     assert "1 already stored" in err
     assert f"N = {found['N']:.5g} ({found['N_min']} to {found['N_max']} over 2 seeds)" in out
     out = run("capacity", "-d", "8", "--seeds", "1", "--embeddings", "orthogonal")[1]
-    assert "no capacity: search ceiling (every N up to the largest that was tried is recalled)" in out
+    tried = json.loads(run("capacity", "-d", "8", "--seeds", "1", "--embeddings", "orthogonal", "--json")[1])
+    largest = max(probe["N"] for probe in tried["per_seed"][0]["probes"])
+    assert f"N = {largest} or more: all that was tried is recalled, and the search ended there" in out
+    out = run("capacity", "-d", "1", "--seeds", "1")[1]
+    assert "no capacity: search floor (not even N = 2 is recalled, the smallest that was tried)" in out
 
 
 @pytest.mark.slow

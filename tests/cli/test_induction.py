@@ -27,6 +27,14 @@ Run = Callable[..., tuple[int, str, str]]
 TEXT = "the cat sat on the mat,\nand then it ate the hat that sat on the cat\n" * 20
 SMALL = ("-K", "2", "-T", "24", "-d", "192", "--built")
 LITTLE = Settings(K=2, T=16, d=16, steps=20, batch=4)
+SIZES = [
+    (["-K", "14"], "-K 14 triggers leave none of the 14 characters to stand between them"),
+    (["-K", "0"], "-K 0 must be at least 1"),
+    (["-T", "3"], "-T 3: a trigger, its output and both again take 4 tokens"),
+    (["-T", "1000000"], "lower -T 1000000"),
+    (["-d", "10000000"], "lower -d 10000000"),
+]
+"""Sizes that no induction head has, and what is said of them."""
 
 
 @pytest.fixture(scope="module")
@@ -186,11 +194,7 @@ def test_no_text_and_a_folder_are_one_line(command: tuple[str, ...], folder: Pat
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["-K", "14"], "-K 14 triggers leave none of the 14 characters to stand between them"),
-        (["-K", "0"], "-K 0 must be at least 1"),
-        (["-T", "3"], "-T 3: a trigger, its output and both again take 4 tokens"),
-        (["-T", "1000000"], "lower -T 1000000"),
-        (["-d", "10000000"], "lower -d 10000000"),
+        *SIZES,
         (["--batch", "1000000000"], "lower --batch 1000000000"),
         (["--steps", "0"], "--steps 0 must be at least 1"),
         (["--steps", "10000000"], "--steps 10000000 must be at most 1000000"),
@@ -356,11 +360,7 @@ def test_a_head_that_is_watched_has_the_sizes_that_are_asked_for(cats: str, run:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["-K", "14"], "-K 14 triggers leave none of the 14 characters to stand between them"),
-        (["-K", "0"], "-K 0 must be at least 1"),
-        (["-T", "3"], "-T 3: a trigger, its output and both again take 4 tokens"),
-        (["-T", "1000000"], "lower -T 1000000"),
-        (["-d", "10000000"], "lower -d 10000000"),
+        *SIZES,
         (["-d", "1.5"], "-d': Input should be a valid integer"),
         (["--steps", "1000000", "-d", "2048"], "days here, or more; lower --steps, -T or -d"),
     ],

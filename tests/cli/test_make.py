@@ -193,6 +193,7 @@ CONSTRUCTED = [
     ("--recipe selected -m 8 -d 2", "-d 2 has no room"),
     ("--recipe selected -m 8 -T 2", "-T 2"),
     ("--recipe selected -m 8 --share 0", "--share 0"),
+    ("--recipe selected -m 8 --share 1e-9", "--share 1e-09 leaves nothing of 16 facts of a relation; take 0.031"),
     ("--recipe selected -m 8 --draws 0", "--draws 0 must be at least 1"),
     ("--recipe selected -m 8 --per-head 2", "--per-head 2 is for attention and attention-mlp"),
     ("--recipe selected -m 8 --protocol x", "--protocol x does not go with --recipe selected"),

@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+import facthold as fh
 from facthold._util.errors import FactholdError
 from facthold._util.files import (
     EMPTY,
     GENERATOR,
     GIF,
     MODEL,
+    OF_FACTS,
+    OF_MAP,
+    OF_TEXT,
     OTHER,
     PAGE,
     PARQUET,
@@ -29,6 +33,8 @@ from facthold._util.files import (
 )
 from facthold.knowledge.model import Model
 from facthold.lab.store import Store
+from facthold.memory.associations import seeded_problem
+from facthold.recipes import make_memory
 from known import countries
 
 Run = Callable[..., tuple[int, str, str]]
@@ -36,10 +42,23 @@ FACTS = "subject,relation,answer\nFrance,capital,Paris\nItaly,capital,Rome\nFran
 QUESTIONS = "subject,relation\nFrance,capital\n"
 
 
-@pytest.fixture
-def files(folder: Path) -> dict[str, bytes]:
-    """What a user has: each with its contents, which must stay."""
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A model of each kind: of facts, of associations, of a text."""
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "text").write_text("the cat sat on the mat " * 9)
     Model(*countries()).save(folder / "m.safetensors")
+    problem = seeded_problem(4, 0, 4)
+    fh.save_model(folder / "memory.safetensors", make_memory("outer-product", problem), problem)
+    fh.induction(folder / "text", K=1, T=8, d=8, built=True).save(folder / "head.safetensors")
+    return {path.name: path.read_bytes() for path in folder.glob("*.safetensors")}
+
+
+@pytest.fixture
+def files(models: dict[str, bytes], folder: Path) -> dict[str, bytes]:
+    """What a user has: each with its contents, which must stay."""
+    for name, contents in models.items():
+        (folder / name).write_bytes(contents)
     (folder / "t.csv").write_text(FACTS)
     (folder / "q.csv").write_text(QUESTIONS)
     (folder / "edits.csv").write_text("subject,relation,answer\nGhana,continent,Asia\n")
@@ -75,8 +94,8 @@ COMMANDS = {
 
 
 THEIRS = (
-    "t.csv", "q.csv", "edits.csv", "m.safetensors", "llama.safetensors", "notes.txt", "picture.png", "package.json",
-    "mine.sqlite", "facthold-results.sqlite",
+    "t.csv", "q.csv", "edits.csv", "m.safetensors", "memory.safetensors", "head.safetensors", "llama.safetensors",
+    "notes.txt", "picture.png", "package.json", "mine.sqlite", "facthold-results.sqlite",
 )  # fmt: skip
 
 
@@ -85,8 +104,10 @@ THEIRS = (
 def test_no_command_writes_over_a_file_of_another_kind_or_over_what_it_reads(
     command: str, output: str, files: dict[str, bytes], folder: Path, run: Run
 ) -> None:
-    made = dict.fromkeys(("make", "make --facts", "build", "induction"), "m.safetensors")
-    own = {**made, "facts": "t.csv"}
+    own = {
+        "make": "memory.safetensors", "make --facts": "m.safetensors", "build": "m.safetensors",
+        "induction": "head.safetensors", "facts": "t.csv",
+    }  # fmt: skip
     if own.get(command) == output or (command == "facts" and output == "edits.csv"):
         return  # an older output of the same kind
     if command.startswith("watch") and not output.endswith(".csv"):
@@ -161,11 +182,40 @@ def test_a_new_folder_is_made_when_there_is_something_to_put_into_it(
 def test_an_older_output_of_the_same_kind_is_replaced_and_that_is_said(
     files: dict[str, bytes], folder: Path, run: Run
 ) -> None:
-    code, _, err = run("make", "-N", "4", "-d", "4", "-o", "m.safetensors")
+    code, _, err = run("make", "-N", "5", "-d", "4", "-o", "memory.safetensors")
     assert code == 0, err
-    assert "m.safetensors is there already: the new one takes its place" in err
-    assert (folder / "m.safetensors").read_bytes() != files["m.safetensors"]
+    assert "memory.safetensors is there already: the new one takes its place" in err
+    assert (folder / "memory.safetensors").read_bytes() != files["memory.safetensors"]
     assert "already" not in run("make", "-N", "4", "-d", "4", "-o", "new.safetensors")[2]
+
+
+def test_what_is_replaced_behind_a_link_is_named(files: dict[str, bytes], folder: Path, run: Run) -> None:
+    (folder / "link").symlink_to("memory.safetensors")
+    code, _, err = run("make", "-N", "5", "-d", "4", "-o", "link")
+    assert code == 0, err
+    behind = folder.resolve() / "memory.safetensors"
+    assert f"link, a link to {behind}, is there already: the new one takes its place" in err
+    assert (folder / "link").is_symlink()
+    assert (folder / "memory.safetensors").read_bytes() != files["memory.safetensors"]
+
+
+def test_who_may_read_a_file_stays_so_when_it_is_replaced(files: dict[str, bytes], folder: Path, run: Run) -> None:
+    (folder / "memory.safetensors").chmod(0o640)
+    assert run("make", "-N", "5", "-d", "4", "-o", "memory.safetensors")[0] == 0
+    assert (folder / "memory.safetensors").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_dash_is_no_file(command: str, files: dict[str, bytes], folder: Path, refuses: Callable[..., str]) -> None:
+    assert "give /dev/stdout for the standard output" in refuses(*COMMANDS[command], "-o", "-")
+    assert not list(folder.glob("-*"))
+
+
+@pytest.mark.parametrize("arguments", [["figure", "fig5"], ["reproduce", "fig5"]])
+def test_a_dry_run_refuses_the_outputs_that_the_run_would(
+    arguments: list[str], files: dict[str, bytes], refuses: Callable[..., str]
+) -> None:
+    assert "t.csv is a file, not a folder" in refuses(*arguments, "--preset", "smoke", "--dry-run", "-o", "t.csv")
 
 
 OTHERS = [
@@ -227,19 +277,21 @@ def test_an_empty_file_with_the_ending_of_another_kind_becomes_no_store(
 def test_any_other_ending_is_free(name: str, folder: Path, run: Run) -> None:
     code, _, err = run("make", "-N", "4", "-d", "4", "-o", name)
     assert code == 0, err
-    assert kind_of(folder / name) == MODEL
+    assert kind_of(folder / name) == OF_MAP
 
 
 def test_python_refuses_the_ending_of_another_kind_too(tmp_path: Path) -> None:
-    with pytest.raises(FactholdError, match=r"ends in .json, and what is written is a model; .* .safetensors$"):
+    with pytest.raises(
+        FactholdError, match=r"ends in .json, and what is written is a model of facts; .* .safetensors$"
+    ):
         Model(*countries()).save(tmp_path / "m.json")
     assert not list(tmp_path.iterdir())
 
 
 OLDER = {  # an output of its own kind that each command may write over
-    "build": "m.safetensors", "edit": "older.safetensors", "make": "m.safetensors", "make --facts": "m.safetensors",
-    "ask": "answers.csv", "facts": "t.csv", "watch": "run.csv", "induction": "m.safetensors", "results": "results.csv",
-    "bits": "older.safetensors",
+    "build": "m.safetensors", "edit": "older.safetensors", "make": "memory.safetensors",
+    "make --facts": "m.safetensors", "ask": "answers.csv", "facts": "t.csv", "watch": "run.csv",
+    "induction": "head.safetensors", "results": "results.csv", "bits": "older.safetensors",
 }  # fmt: skip
 
 
@@ -264,14 +316,14 @@ def test_every_command_says_what_it_replaces(command: str, older: None, run: Run
         "build t.csv -o m.safetensors --recipe magic", "build t.csv -o m.safetensors --variant magic",
         "build t.csv -o m.safetensors --accuracy 2", "build t.csv -o m.safetensors -T 1",
         "build nothing.csv -o m.safetensors", "build t.csv -o m.safetensors --max-params 0",
-        "induction notes.txt -K 18 -o m.safetensors", "induction notes.txt --triggers Z -o m.safetensors",
-        "induction notes.txt -T 3 -o m.safetensors", "induction notes.txt --prompt Z -o m.safetensors",
-        "induction nothing.txt -o m.safetensors", "watch --induction nothing.txt -o run.csv",
+        "induction notes.txt -K 18 -o head.safetensors", "induction notes.txt --triggers Z -o head.safetensors",
+        "induction notes.txt -T 3 -o head.safetensors", "induction notes.txt --prompt Z -o head.safetensors",
+        "induction nothing.txt -o head.safetensors", "watch --induction nothing.txt -o run.csv",
         "watch t.csv --question nothing -o run.csv", "watch t.csv --steps 0 -o run.csv",
-        "make --map magic -o m.safetensors", "make --recipe values --facts nothing.csv -o m.safetensors",
+        "make --map magic -o memory.safetensors", "make --recipe values --facts nothing.csv -o m.safetensors",
         "edit m.safetensors Atlantis capital x -o older.safetensors", "ask nothing --file q.csv -o answers.csv",
         "ask m.safetensors --file nothing.csv -o answers.csv", "facts elements --relations magic -o t.csv",
-        "bits nothing.safetensors -o m.safetensors", "results --csv --kind magic -o results.csv",
+        "bits nothing.safetensors -o memory.safetensors", "results --csv --kind magic -o results.csv",
     ],
 )  # fmt: skip
 def test_nothing_is_announced_of_what_is_refused(arguments: str, older: None, run: Run) -> None:
@@ -310,8 +362,14 @@ def test_the_kind_of_a_file_is_in_its_first_bytes(contents: bytes, tmp_path: Pat
 
 
 def test_a_model_is_known_by_its_header(files: dict[str, bytes], folder: Path) -> None:
-    assert kind_of(folder / "m.safetensors") == MODEL
-    assert kind_of(folder / "llama.safetensors") == OTHER
+    kinds = {"m": OF_FACTS, "memory": OF_MAP, "head": OF_TEXT, "llama": OTHER}
+    for name, kind in kinds.items():
+        assert kind_of(folder / f"{name}.safetensors") == kind
+    older = files["m.safetensors"].replace(b'\\"model\\"', b'\\"wodel\\"')  # one that says it elsewhere, if at all
+    (folder / "older").write_bytes(older)
+    assert kind_of(folder / "older") == MODEL
+    with writing(folder / "older", OF_TEXT) as stream:
+        stream.write(b"any model may take its place")
 
 
 def test_a_report_and_its_numbers_take_the_place_of_their_own_kind_alone(folder: Path, run: Run) -> None:

@@ -297,6 +297,7 @@ def test_the_live_view_fits_a_terminal_and_shows_curve_levels_and_questions(seen
         (["FILE", "--question", "persn 3, taste"], "unknown subject 'persn 3'; did you mean"),
         (["FILE", "--question", "person 3, tast"], "unknown relation 'tast'; did you mean 'taste'"),
         (["FILE", *["--question", "person 3, taste"] * 6], "at most 5"),
+        (["FILE", "--question", "person 3, taste", "--question", "taste of person 3"], "asks for the same fact as one"),
         (["FILE", "--lr", "-1"], "--lr -1.0 must be at least 1e-12 and at most 1e+06"),
         (["FILE", "--lr", "nan"], "--lr nan must be a finite number"),
         (["FILE", "--alpha", "0"], "--alpha 0.0 must be at least 1e-30 and at most 1"),

@@ -114,6 +114,13 @@ def test_the_statistics_are_those_of_the_published_sampler() -> None:
     assert (np.abs(mean - [0.294, 0.012, 0.541]) < 3 * error + [0.0005, 0.0005, 0.003]).all(), (mean, error)
 
 
+def test_without_what_the_bigrams_explain_counts_of_tokens_say_less() -> None:
+    """As docs/context.md has it: 48%."""
+    sequences = draw(BigramTask.of(SHAKESPEARE), 2000, derive("counts", 0))
+    nothing = jnp.zeros_like(jnp.asarray(SHAKESPEARE.pi_b, jnp.float32))
+    assert float(baselines(sequences, nothing)["counts"]) == pytest.approx(0.48, abs=0.015)
+
+
 def test_with_one_trigger_the_mode_is_always_right() -> None:
     sequences = draw(BigramTask.of(SHAKESPEARE, K=1), 200, derive("mode", 0))
     assert float(baselines(sequences, jnp.asarray(SHAKESPEARE.pi_b, jnp.float32))["mode"]) == 1.0

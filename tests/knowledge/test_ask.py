@@ -3,15 +3,18 @@
 import time
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import known
 from facthold.facts.names import Names, UnknownName, fold, parse, words
+from facthold.facts.problem import seeded_recall
 from facthold.facts.table import FactTable
 from facthold.knowledge.build import FRESH as BUILT_FRESH
 from facthold.knowledge.model import FRESH, Model
 from facthold.models.judge import contest, judge_table
+from facthold.models.transformer import Transformer
 
 SUBJECTS = Names(
     "subject", ["France", "Côte d'Ivoire", "Niger", "Nigeria", "Sudan", "South Sudan", "Congo", "CONGO", "SO"]
@@ -140,6 +143,15 @@ def test_outputs_that_are_no_answers_have_a_kind() -> None:
     names = [knowledge.output_name(i) for i in range(len(knowledge.problem.U))]
     assert len(set(names)) == len(names)
     assert {"Paris", "subject France", "relation capital", "noise 0", "EOS"} <= set(names)
+
+
+def test_a_token_whose_name_an_answer_has_is_told_apart_from_it() -> None:
+    rows = [("a", "r", "EOS"), ("b", "r", "noise 1"), ("a", "q", "subject a"), ("b", "q", "token EOS")]
+    problem = seeded_recall(FactTable.from_rows(rows), 8, 0)
+    knowledge = Model(Transformer.init(8, 1, 4, 4, key=jax.random.key(0)), problem)
+    names = [knowledge.output_name(i) for i in range(len(problem.U))]
+    assert len(set(names)) == len(names)
+    assert {"EOS", "token EOS", "token token EOS", "token noise 1", "noise 0", "token subject a"} <= set(names)
 
 
 def test_margins_are_those_of_float64_where_float32_cannot_tell() -> None:

@@ -6,13 +6,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from facthold.lab import leases
 from facthold.lab.leases import STALE, Leases, is_dead, machine
-from facthold.lab.places import InProcess, Place
+from facthold.lab.places import InProcess, Line, Moment, Place, finish
 from facthold.lab.runner import run_cells
 from facthold.lab.status import sweeps
 from facthold.lab.store import Store
@@ -89,6 +90,23 @@ def test_a_cell_that_another_process_computes_is_waited_for(path: Path, tmp_path
     assert [n for n, _ in starts(log)] == [0, 7]  # the other one first, while the first is computed elsewhere
     assert listener.was_held
     assert sorted(cell.label for cell in listener.done) == ["sleeping 0", "sleeping 7"]
+
+
+def test_a_moment_in_which_nothing_runs_is_no_waiting_for_others(path: Path) -> None:
+    class Between(Place):
+        """One cell at a time; nothing runs when it is heard of."""
+
+        label, lanes = "here", 1
+
+        def compute(self, line: Line) -> Generator[Moment, None, None]:
+            while taken := line.take(1):
+                yield Moment([finish(cell) for cell in taken], [])
+
+    listener = Quiet()
+    with Store(path) as store:
+        run_cells([Sleeping(n=i, seconds=0.0) for i in range(3)], store, listener, place=Between())
+    assert len(listener.done) == 3
+    assert not listener.was_held
 
 
 def test_an_interrupted_run_lets_its_cells_go(path: Path) -> None:

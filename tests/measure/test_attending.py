@@ -10,12 +10,13 @@ from facthold._util.keys import derive
 from facthold.construct.induction import induction_head, untrained
 from facthold.context.bigrams import Bigrams
 from facthold.context.sequences import BigramTask, Sequences
-from facthold.measure.attending import MEASURES, looks, maps, recalled_in_context, shown, unambiguous
+from facthold.measure.attending import looks, maps, recalled_in_context, shown, unambiguous
 from facthold.measure.truncate import truncate
 from facthold.models.causal import CausalTransformer
 from facthold.models.generic import GenericTransformer
 from facthold.models.memory import MLPMemory
 
+MEASURES = ("p_right", "p_noise", "margin", "accuracy", "looks", "looks_evenly")
 TASK = BigramTask.of(Bigrams.shipped(), K=3, T=24)
 TRIGGERS = np.asarray(TASK.fixed)
 ONE = BigramTask.of(Bigrams.shipped(), K=1, T=24)  # with one trigger: the noisy task, asked without noise

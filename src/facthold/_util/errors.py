@@ -3,12 +3,16 @@
 import difflib
 import importlib
 import math
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 LONGEST = 60  # characters that an error shows of what it was given
 LARGEST = 2**53  # of whole numbers: every number format has these exactly
+CONTROLS = ("Cc", "Zl", "Zp")  # categories in Unicode of what does something, such as to ring or to end a line
+DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # what turns the letters after it around
 
 
 class FactholdError(Exception):
@@ -79,6 +83,25 @@ def shorten(text: str, most: int = LONGEST) -> str:
     cut = text[: most - 3]
     words = cut.rsplit(" ", 1)[0]
     return f"{words} ..." if len(cut) - len(words) < most // 5 and len(words) < len(cut) else f"{cut}..."
+
+
+def printable(value: T) -> T:
+    """A text with its control characters as Python writes them, so that a name neither rings, colours nor breaks a
+    line; or all texts of a dataclass or a tuple so. For what is read on a terminal: CSV and JSON have names as they
+    are."""
+    made: Any = value
+    if isinstance(value, str):
+        made = value if value.isprintable() else "".join(map(_escaped, value))
+    elif is_dataclass(value) and not isinstance(value, type):
+        made = replace(value, **{f.name: printable(getattr(value, f.name)) for f in fields(value) if f.init})
+    elif isinstance(value, tuple):
+        made = tuple(printable(one) for one in value)
+    return made
+
+
+def _escaped(c: str) -> str:
+    control = unicodedata.category(c) in CONTROLS or unicodedata.bidirectional(c) in DIRECTIONS
+    return c.encode("unicode_escape").decode() if control else c
 
 
 def brief(value: Any) -> str:

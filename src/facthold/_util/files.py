@@ -6,6 +6,7 @@ import fcntl
 import glob
 import os
 import re
+import stat
 import tempfile
 import threading
 import zlib
@@ -16,6 +17,7 @@ from typing import IO, Any
 from facthold._util.errors import FactholdError
 
 MODEL, STORE, PARQUET, GIF, PNG = "a model", "a store of results", "a Parquet file", "a GIF", "a PNG picture"
+OF_FACTS, OF_TEXT, OF_MAP = f"{MODEL} of facts", f"{MODEL} of a text", f"{MODEL} of associations"
 SVG, PAGE, TEXT = "an SVG picture", "a report", "text"
 TABLE, TABBED, JSON, FOLDER = "a table", "a tab-separated table", "JSON", "a folder"
 EMPTY, OTHER = "empty", "a file that facthold does not write"
@@ -31,6 +33,8 @@ GZIPPED = ".gz"  # after one of them
 PACKED = ", packed by gzip"  # after a kind
 GENERATOR = '<meta name="generator" content="facthold">'  # near the beginning of every page that facthold writes
 OURS = re.compile(rb'\s*\{\s*"__metadata__"\s*:\s*\{\s*"(about|checksums)"')  # the header of a model, in safetensors
+CLASS = re.compile(rb'\\"model\\":\s*\\"(\w+)')  # in it: of what class the model is
+KINDS = {"Transformer": OF_FACTS, "CausalTransformer": OF_TEXT}  # of models by their class; any other is a memory
 FIRST_KEY = re.compile(r'[\[{\s]*"((?:[^"\\]|\\.)*)"\s*:')  # of JSON: of the object that it is, or of the first in it
 GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
 LOOKED = 4096  # bytes at the start of a file that say what it is
@@ -57,6 +61,11 @@ def json_of(first: str) -> str:
     return f"{JSON} that begins with {first!r}"
 
 
+def model_of(name: str) -> str:
+    """The kind of a file with a model of the class with this name."""
+    return KINDS.get(name, OF_MAP)
+
+
 def packed(kind: str) -> str:
     """The kind of a file that gzip makes of one of this kind."""
     return f"{kind}{PACKED}"
@@ -81,7 +90,8 @@ def _kind(head: bytes, size: int) -> str:
         if head.startswith(magic):
             return kind
     if OURS.match(head, 8) and int.from_bytes(head[:8], "little") < size:
-        return MODEL
+        found = CLASS.search(head)
+        return model_of(found[1].decode()) if found else MODEL
     try:
         text = head.decode("utf-8-sig" if len(head) < LOOKED else "utf-8", "strict" if len(head) < LOOKED else "ignore")
     except UnicodeDecodeError:
@@ -144,7 +154,7 @@ def check_output(path: str | Path, kind: str) -> bool:
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FactholdError(f"cannot write {path}: {reason}; give another path") from error
-    if there not in (kind, EMPTY):
+    if there not in (kind, EMPTY) and not (there == MODEL and kind.startswith(MODEL)):  # of older versions: any model
         raise FactholdError(f"{path} is there already, and is {there}; {kind} would take its place: give another name")
     check_ending(path, kind)
     return True
@@ -199,6 +209,8 @@ def writing(path: str | Path, kind: str) -> Iterator[IO[bytes]]:
         partial = final.with_name(f".{final.name}.{os.getpid()}-{threading.get_ident():x}.partial")
         try:
             with _begin(partial) as stream:
+                if final.is_file():
+                    os.fchmod(stream.fileno(), stat.S_IMODE(final.stat().st_mode))  # who may read it does not change
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())  # else a machine that loses its power could keep the name and not the bytes

@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, Exit, TyperException
 
 from facthold import __version__
-from facthold._util.errors import FactholdError, FactholdWarning, check_number, shorten, unknown
+from facthold._util.errors import FactholdError, FactholdWarning, check_number, printable, shorten, unknown
 from facthold._util.files import abandon, check_not_store, same_file, written
 
 BAD_INPUT, BROKEN = 2, 1
@@ -60,6 +60,7 @@ SECTIONS = {
 """The commands by what a person wants to do: the module of this package that makes each, and what it is for."""
 COMMANDS = {name: module for section in SECTIONS.values() for name, (module, _) in section.items()}
 ALIASES = {"goal": "accuracy", "method": "recipe"}  # fields of cells that options have another name for
+STANDARD = "-"  # by which other programs mean their standard output
 VALUE = r"""'[^']*'|"[^"]*"|\(\)|[^\s,;:()]+"""
 
 
@@ -175,7 +176,7 @@ def notes() -> Iterator[None]:
             line: str | None = None,
         ) -> None:  # fmt: skip
             if issubclass(category, FactholdWarning):
-                typer.echo(str(message), err=True)
+                typer.echo(printable(str(message)), err=True)
             else:
                 others(message, category, filename, lineno, file, line)
 
@@ -197,6 +198,8 @@ def check_apart(given: Mapping[str, Any]) -> None:
     output = given.get("output")
     if not isinstance(output, Path):
         return
+    if str(output) == STANDARD:
+        raise ValueError("output=- would be a file of that name; give /dev/stdout for the standard output, or ./-")
     if "store" in given:
         from facthold.lab.store import default_store_path
 
@@ -345,7 +348,7 @@ def _command(arguments: Sequence[str]) -> str | None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print("facthold:", " ".join(message.split()), file=sys.stderr)
+    print("facthold:", printable(" ".join(message.split())), file=sys.stderr)
     _leave(code)
 
 

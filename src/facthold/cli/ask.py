@@ -100,11 +100,13 @@ def _say_all(answer: "Answer") -> None:
 
 
 def _converse(knowledge: "Model", options: dict[str, Any], json: bool, all: bool) -> None:
-    """Answer line by line until an empty line, quit or the end of the input. What is not understood is said."""
+    """Answer line by line until an empty line, quit or the end of the input. What is not understood is said; where
+    nobody types it, it is an error in the end."""
     asking = partial(knowledge.ask, **options), partial(knowledge.ask_prompt, **options)
     if sys.stdin.isatty():
         n = count(len(knowledge.table), "fact")
         paragraph(f"{n}; ask 'subject, relation' or a free prompt, quit to leave", err=True)
+    asked = failed = 0
     while True:
         if sys.stdin.isatty():
             typer.echo("> ", nl=False, err=True)
@@ -112,17 +114,22 @@ def _converse(knowledge: "Model", options: dict[str, Any], json: bool, all: bool
         if line and not line.strip() and not sys.stdin.isatty():
             continue  # a file may have empty lines
         if line.strip().lower() in LEAVE:  # the end of the input is an empty line without its newline
-            return
+            break
+        asked += 1
         try:
             answer = understand(line.strip(), *asking)
         except FactholdError as error:
-            typer.echo(json_text.dumps({"error": str(error)}) if json else f"facthold: {error}", err=not json)
+            failed += 1
+            said = json_text.dumps({"error": str(error)}) if json else printable(f"facthold: {error}")
+            typer.echo(said, err=not json)
             continue
         if json:
             typer.echo(json_text.dumps(answer.as_json(), ensure_ascii=False, default=str))
         else:
             _say(answer, json, all)
         sys.stdout.flush()
+    if failed and not sys.stdin.isatty():
+        raise FactholdError(f"{failed} of {count(asked, 'question')} had no answer, as said above")
 
 
 def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int | None, seed: int, json: bool) -> None:

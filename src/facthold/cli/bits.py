@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from facthold._util.errors import FactholdError, check_one_of
-from facthold._util.files import MODEL
+from facthold._util.files import model_of
 from facthold.cli import options as o
 from facthold.cli.app import command, heed
 from facthold.cli.inputs import about_file, file_in_words, refuse, say_replaced, writable_file
-from facthold.cli.printing import count, paragraph, print_json, show, working
+from facthold.cli.printing import count, paragraph, percent, print_json, show, working
 from facthold.facts.problem import FactualRecall
 from facthold.lab.fields import Between
 from facthold.measure.grids import SCALES, grid_of_bits
@@ -52,11 +52,11 @@ def bits(
         raise ValueError(f"take one of bits={bits} and accuracy={accuracy:g}: the second searches for the first")
     check_one_of("scales", scales or SCALES[1], SCALES)
     grid = None if bits is None else grid_of_bits(bits, scales or SCALES[1])
-    writable_file(output, MODEL)
     from facthold.measure.quantise import Recall, grid_points, judged_bits, quantise
     from facthold.models.saving import check_finite, load_model, to_numpy, write_model
 
     weights, problem = load_model(model)
+    writable_file(output, model_of(type(weights).__name__))
     if problem is None:
         raise FactholdError(
             f"{model} holds a model without what it stores; save it with its problem, or build it again"
@@ -85,7 +85,9 @@ def bits(
         about |= about_file(write_model(output, kept.model, problem, points=points, redraw=redraw))
     print_json(about) if json else _say(about)
     if kept is None:
-        raise FactholdError(f"no grid keeps so much: {before:.4%} is recalled as it is; ask for less with --accuracy")
+        raise FactholdError(
+            f"no grid keeps so much: {percent(before)} is recalled as it is; ask for less with --accuracy"
+        )
 
 
 def _heeding(ask: Callable[[Any], float]) -> Callable[[Any], float]:
@@ -128,6 +130,10 @@ def _row(
     }  # fmt: skip
 
 
+def _levels(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {grid['levels']}" for name, grid in row["grids"].items())
+
+
 def _say(about: dict[str, Any]) -> None:
     rows = [r for r in about["rounded"] if r["bits"] is not None]
     if not rows:
@@ -135,10 +141,10 @@ def _say(about: dict[str, Any]) -> None:
     show(
         f"{about['recall']:.4%} of {count(about['facts'], 'fact')} recalled in float32",
         {
-            "asked for": "{accuracy:.4%}", "recalled": "{recall:.4%}", "bits per weight": "{bits_per_weight:.3g}",
+            "asked for": "{accuracy}", "recalled": "{recall:.4%}", "bits per weight": "{bits_per_weight:.3g}",
             "bits in all": "{bits:,.0f}", "bits per fact": "{bits_per_fact:.4g}", "levels": "{levels}",
         },
-        [r | {"levels": ", ".join(f"{name} {g['levels']}" for name, g in r["grids"].items())} for r in rows],
+        [r | {"levels": _levels(r), "accuracy": r["accuracy"] and percent(r["accuracy"])} for r in rows],
     )  # fmt: skip
     paragraph("for one given table or map there is no bound")
     for r in {(r["bits"], r["recall"]): r for r in rows}.values():  # one grid may serve both accuracies

@@ -26,11 +26,8 @@ TRANSFORMER: dict[str, Any] = {
 }  # fmt: skip
 """What is taken where nothing is given."""
 FARTHEST = {Capacity: 16, FactCapacity: 8**2}  # times its first guess is where a search ends, in associations or facts
-MEANING = {
-    "search ceiling": "every {} up to the largest that was tried is recalled",
-    "search floor": "not even the smallest {} is recalled",
-    "failed": "training diverged",
-}
+AT_LEAST = "search ceiling"
+MEANING = {"search floor": "not even {0} = {1} is recalled, the smallest that was tried", "failed": "training diverged"}
 
 
 @command()
@@ -111,8 +108,15 @@ def _transformer(options: dict[str, Any]) -> FactCapacity:
 def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
     seeds = count(len(cell.seeds), "seed")
     if result["N"] is None:
-        meaning = MEANING.get(result["status"], "seeds ended differently")
-        paragraph(f"no capacity: {result['status']} ({meaning.format('N' if isinstance(cell, Capacity) else 'S')})")
+        tried = [[probe["N"] for probe in seed["probes"]] for seed in result["per_seed"]]
+        name, status = "N" if isinstance(cell, Capacity) else "S", result["status"]
+        if status == AT_LEAST:
+            paragraph(
+                f"{name} = {min(map(max, tried))} or more: all that was tried is recalled, and the search ended there"
+            )
+        else:
+            meaning = MEANING.get(status, "seeds ended differently").format(name, min(map(min, tried), default=0))
+            paragraph(f"no capacity: {status} ({meaning})")
     elif isinstance(cell, Capacity):
         spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
         each = result["params_per_fact"] / cell.goal
@@ -126,4 +130,4 @@ def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
             f"{recalled / result['n_params']:.3g} recalled facts per parameter"
         )
     probes = sum(len(seed["probes"]) for seed in result["per_seed"])
-    paragraph(f"{result['n_params']} parameters; {count(probes, 'probe')}, all kept in the results file")
+    paragraph(f"{count(result['n_params'], 'parameter')}; {count(probes, 'probe')}, all kept in the results file")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facthold._util.errors import FactholdError
-from facthold._util.files import MODEL
+from facthold._util.files import OF_FACTS
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import about_file, check_rows, file_in_words, read_questions, say_replaced, writable_file
@@ -58,7 +58,7 @@ def edit(
     from facthold.knowledge.model import Model, load
 
     start = load(model)
-    writable_file(output, MODEL)
+    writable_file(output, OF_FACTS)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
     reports, end = _change(change, start, rows)
     if not json:  # not before: a spinner would take standard output with it

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from facthold._util.files import MODEL
+from facthold._util.files import OF_FACTS
 from facthold.cli import options as o
 from facthold.cli.app import command, in_options
 from facthold.cli.inputs import (
@@ -135,7 +135,7 @@ def build(
     is the arg max over the whole vocabulary (subjects, relations, noise, EOS and answers), as in the paper's equation
     7.
     """
-    writable_file(output, MODEL)
+    writable_file(output, OF_FACTS)
     from facthold.knowledge.build import build as build_model
     from facthold.knowledge.build import check_wish
     from facthold.models.saving import write_model

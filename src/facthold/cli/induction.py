@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from facthold._util.files import MODEL
+from facthold._util.files import OF_TEXT
 from facthold.cli import options as o
 from facthold.cli.app import command, heed
 from facthold.cli.induction_view import about_prediction, say_found, say_sequence
@@ -68,7 +68,7 @@ def induction(
             refuse("is about training, and does not go with --built", **training)
         chosen = {name: value for name, value in {**given, **training}.items() if value is not None}
         settings = Settings(seed=seed, **chosen)
-        writable_file(output, MODEL)
+        writable_file(output, OF_TEXT)
         made, name, seconds = _made(text, settings, prompt, output)
     sequence, own = made.draw(seed) if prompt is None else (prompt, made.triggers)
     predictions = made.predict(sequence, own)

@@ -13,7 +13,7 @@ from facthold._util.commands import duration
 from facthold._util.errors import FactholdError, check_one_of
 from facthold._util.files import check_output, check_outputs, check_room
 from facthold._util.memory import check_memory
-from facthold.cli.printing import count, messages, paragraph
+from facthold.cli.printing import count, messages, paragraph, printable
 from facthold.facts.files import read_facts
 from facthold.facts.formats import questions_of
 from facthold.facts.names import LONGEST
@@ -65,12 +65,17 @@ def writable_file(output: Path | None, kind: str) -> None:
 def say_replaced(*outputs: Path | None) -> None:
     """Say which older files the new ones take the place of. Not before all else was checked, or it would be said of
     what is then refused."""
-    there = [str(path) for path in outputs if path is not None and path.is_file()]
+    there = [_in_place(path) for path in outputs if path is not None and path.is_file()]
     if len(there) == 1:
-        messages.print(f"{there[0]} is there already: the new one takes its place", markup=False)
+        messages.print(f"{printable(there[0])} is there already: the new one takes its place", markup=False)
     elif there:
         few = ", ".join(there[:2]) + (f" and {len(there) - 2} more" if len(there) > 2 else "")
-        messages.print(f"{few} are there already: the new ones take their place", markup=False)
+        messages.print(f"{printable(few)} are there already: the new ones take their place", markup=False)
+
+
+def _in_place(path: Path) -> str:
+    """A file that is there; of a link, what it leads to, as that is what changes."""
+    return f"{path}, a link to {path.resolve()}," if path.is_symlink() else str(path)
 
 
 def foretell(what: str, products: float, lower: str) -> None:

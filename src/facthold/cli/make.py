@@ -12,7 +12,7 @@ import typer
 
 from facthold._util.commands import duration
 from facthold._util.errors import check_one_of, check_positive, find
-from facthold._util.files import MODEL
+from facthold._util.files import OF_FACTS, OF_MAP
 from facthold._util.keys import derive
 from facthold._util.memory import bytes_of, check_memory, memory_parts
 from facthold.cli import inputs
@@ -53,6 +53,7 @@ ENDED = {
     "futile": "given up (its accuracy would not have come that far in time)",
 }
 """How the best run of a race can have ended, in words."""
+ROUNDING = 1e-9  # of the number of bits: log2 of a power of two is no larger than it
 STEEPEST = 32.0  # largest exponent of --zipf: what is rarer is never asked
 
 Made = tuple[Any, Any, dict[str, Any]]  # a model, its problem, and what is to be said about it
@@ -107,7 +108,7 @@ def make(
     given = inputs.given_for(recipe, ALWAYS | takes, context)
     check_positive(**{name: given[name] for name in ("d", "N", "M", "S", "R", "D", "d_h", "draws") if name in given})
     Between(least=1, most=MOST_DRAWS).check("draws", given.get("draws"))
-    inputs.writable_file(output, MODEL)
+    inputs.writable_file(output, OF_FACTS if isinstance(wanted, FactRecipe) else OF_MAP)
     if isinstance(wanted, FactRecipe):
         (model, problem, about), say = _transformer(wanted, given, output), _say_transformer
     else:
@@ -295,8 +296,8 @@ def _say_memory(a: dict[str, Any], place: str) -> None:
         f"made in {a['seconds']:.2f} s\n"
         f"{_in_words(a)}\n"
         f"{a['n_params']} parameters, {each}; "
-        f"{a['bits']:.0f} bits in float32, where {a['bits_needed']:.0f} would tell all such maps apart; embeddings, "
-        f"beside them: {a['n_embeddings']:,} numbers"
+        f"{a['bits']:.0f} bits in float32, where {math.ceil(a['bits_needed'] - ROUNDING)} would tell all such maps "
+        f"apart; embeddings, beside them: {a['n_embeddings']:,} numbers"
     )
 
 
@@ -311,8 +312,8 @@ def _say_transformer(a: dict[str, Any], place: str) -> None:
         )
     if "steps" in a:
         paragraph(
-            f"training {ENDED[a['status']]} after {a['steps']} steps at learning rate {a['lr']:g}: {a['best']:.2%} at "
-            f"best, {a['final']:.2%} at the end"
+            f"training {ENDED[a['status']]} after {count(a['steps'], 'step')} at learning rate {a['lr']:g}: "
+            f"{a['best']:.2%} at best, {a['final']:.2%} at the end"
         )
     paragraph(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}); {a['facts_per_param']:.4g} "

@@ -9,7 +9,7 @@ import typer
 
 from facthold._util.commands import command as hint
 from facthold._util.commands import duration
-from facthold._util.errors import FactholdError, brief, shorten, unknown
+from facthold._util.errors import FactholdError, MissingPackage, brief, shorten, unknown
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import CellProgress, find_place
@@ -44,12 +44,13 @@ def figure(
     """Compute and draw one figure, in float32 (solvers in float64). What is stored is not computed again."""
     if plot_only and dry:
         raise ValueError("take one of --plot-only and --dry-run: one draws what is stored, the other makes no file")
-    place, changes = find_place(workers, ray), read_config(config, [name]).get(name, {})
+    place, changes = find_place(workers, ray), read_config(config, [name], preset).get(name, {})
     cells = api.figure_cells(registry.figure(name), preset, changes)
-    if dry:
-        return dry_run(name, cells, store, place, json=json)
     files = registry.figure(name).files(output, api.label_of(preset, changes))
     writable(output, files, api.path_of(store))
+    if dry:
+        return dry_run(name, cells, store, place, json=json)
+    api.check_store(store)
     say_replaced(*files)
     with CellProgress(name, store) as progress:
         drawn = api.run_figure(
@@ -123,7 +124,7 @@ def reproduce(
     ),
 ) -> None:
     """Everything at once: figures, their claims (all, where all figures are made), and one page with all of it."""
-    place, changes = find_place(workers, ray), read_config(config, names or list(registry.figures()))
+    place, changes = find_place(workers, ray), read_config(config, names or list(registry.figures()), preset)
     if figures_only:
         refuse("does not go with --figures-only, which judges none", claims=judge)
     wanted, left_out = api.figures_for(names or (), preset, changes)
@@ -131,10 +132,11 @@ def reproduce(
     claims = api.claims_for(names or (), preset, changes, figures_only, ids)
     for name, reason in left_out.items():
         messages.print(filled(f"{name} is left out: {reason}"), markup=False)
-    if dry:
-        return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
     files = api.report_files(wanted, preset, changes, output)
     writable(output, files, api.path_of(store))
+    if dry:
+        return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
+    api.check_store(store)
     say_replaced(*files)
     with CellProgress("figures and claims", store) as progress:
         done = api.reproduce(
@@ -195,9 +197,9 @@ def _print_claim(claim: Judged) -> None:
     paragraph(MEANINGS[claim.verdict], INDENT, first=f" {claim.verdict:<11} ")
 
 
-def read_config(path: Path | None, names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+def read_config(path: Path | None, names: Sequence[str], preset: str) -> Mapping[str, Mapping[str, Any]]:
     """A TOML file with a table for each figure: the keys of its grid. One that is about none of the figures with these
-    names is refused: it would change nothing."""
+    names is refused: it would change nothing. So is one whose values cannot be, by the name of the file."""
     asked = [registry.figure(name).name for name in names]
     if path is None:
         return {}
@@ -220,6 +222,14 @@ def read_config(path: Path | None, names: Sequence[str]) -> Mapping[str, Mapping
         about = asked[0] if len(asked) == 1 else "these figures"
         shows = hint("list", figure=asked[0])
         raise FactholdError(f"{path} has nothing about {about}; write [{asked[0]}] and keys below it, as in: {shows}")
+    for name in (name for name in asked if name in tables):
+        registry.figure(name).grid(preset)  # not the file's fault
+        try:
+            api.figure_cells(registry.figure(name), preset, tables[name])
+        except MissingPackage:
+            raise
+        except (FactholdError, ValueError) as error:
+            raise FactholdError(f"{path}: {error}") from error
     return tables
 
 

@@ -73,8 +73,8 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
     """The plan in words and a table."""
     q = made.question
     paragraph(
-        f"{amount(q.facts)} facts: {amount(q.S)} subjects, {amount(q.R)} relations, {amount(q.D)} answers each"
-        + ("" if table is None else f" (2^(mean log2 A_r), {table.A} in all)")
+        f"{_counted(q.facts, 'fact')}: {_counted(q.S, 'subject')}, {_counted(q.R, 'relation')}, "
+        f"{_counted(q.D, 'answer')} each" + ("" if table is None else f" (2^(mean log2 A_r), {table.A} in all)")
     )
     if made.at_chance:
         return paragraph(
@@ -114,6 +114,10 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
     )
     if best := made.best:
         typer.echo(f"smallest: {best.name}; {best.command(file)}")
+
+
+def _counted(n: float, what: str) -> str:
+    return f"{amount(n)} {what}" + ("" if n == 1 else "s")
 
 
 def _show_rows(rows: Sequence[Planned]) -> None:

@@ -6,10 +6,8 @@ import shutil
 import string
 import textwrap
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -18,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from facthold._util.commands import count as count
+from facthold._util.errors import printable as printable
 from facthold._util.errors import shorten
 
 if TYPE_CHECKING:
@@ -30,29 +29,8 @@ SPINNER = 2  # columns of what turns before a line
 EVERY = 10.0  # seconds between two lines about the same work, where there is no terminal
 GAP = "  "  # between the columns of a table
 WIDE, FEW = 100, 3  # columns of a terminal that has room for every detail, and of a table on a narrower one
-CONTROLS = ("Cc", "Zl", "Zp")  # categories in Unicode of what does something, such as to ring or to end a line
-DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # what turns the letters after it around
 BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 TIMES = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "y": 365.25 * 86400}
-
-
-def printable(value: T) -> T:
-    """A text with its control characters as Python writes them, so that a name neither rings, colours nor breaks a
-    line; or all texts of a dataclass or a tuple so. For what is read on a terminal: CSV and JSON have names as they
-    are."""
-    made: Any = value
-    if isinstance(value, str):
-        made = value if value.isprintable() else "".join(map(_escaped, value))
-    elif is_dataclass(value) and not isinstance(value, type):
-        made = replace(value, **{f.name: printable(getattr(value, f.name)) for f in fields(value) if f.init})
-    elif isinstance(value, tuple):
-        made = tuple(printable(one) for one in value)
-    return made
-
-
-def _escaped(c: str) -> str:
-    control = unicodedata.category(c) in CONTROLS or unicodedata.bidirectional(c) in DIRECTIONS
-    return c.encode("unicode_escape").decode() if control else c
 
 
 def width() -> int:
@@ -175,6 +153,11 @@ def amount(n: float, digits: int = 9) -> str:
         precision = 2 if n < 1e10 else 1 if n < 1e100 else 0
         return f"{float(n):.{precision}e}".replace("e+0", "e").replace("e+", "e")
     return f"{round(n):,}" if n >= 999.5 or abs(n - round(n)) < 1e-9 * max(1, abs(n)) else f"{n:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share of which all that matters is seen, however small it is."""
+    return f"{share:.4%}" if share >= 1e-4 or not share else f"{100 * share:.2g}%"
 
 
 def size_text(size: float) -> str:

@@ -165,7 +165,10 @@ def _questions(table: FactTable, given: Sequence[str], facts: str, seed: int) ->
     from facthold.dynamics.watching import SHOWN, choose_questions
 
     if given:
-        return [find_question(table, text) for text in given]
+        rows = [find_question(table, text) for text in given]
+        if twice := next((text for i, text in enumerate(given) if rows[i] in rows[:i]), None):
+            raise ValueError(f"--question {twice!r} asks for the same fact as one before it; ask for it once")
+        return rows
     known = []
     for text in QUESTIONS.get(facts, ()):
         with suppress(FactholdError):  # not in the part of the facts that was taken
@@ -204,7 +207,8 @@ def _showing(watching: "Watching", name: str, quiet: bool) -> Iterator[Callable[
             sizes = {"subject": table.S, "relation": table.R, "answer": table.A}
             paragraph(
                 f"{count(len(table), 'fact')} of {name}: {', '.join(count(n, what) for what, n in sizes.items())}; "
-                f"{OPTIMISERS[protocol.optimiser]} with lr {protocol.lr:.3g}, about {watching.schedule.expected} steps"
+                f"{OPTIMISERS[protocol.optimiser]} with lr {protocol.lr:.3g}, "
+                f"about {count(watching.schedule.expected, 'step')}"
             )
         try:
             yield heard

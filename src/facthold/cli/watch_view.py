@@ -74,8 +74,13 @@ def stage_line(watching: "Watching", stage: str) -> str:
     look = watching.reached[stage]
     asked = zip(watching.texts[:SAID], watching.said(look), strict=False)
     answers = "; ".join(f"{shorten(question)}? {shorten(said)}" for question, said in asked)
-    loss = float(watching.looks[look]["loss"])
+    loss = loss_of(watching, look)
     return f"step {watching.steps[look]}, loss {loss:.3g}: {stage_words(watching, stage)} ({answers})"
+
+
+def loss_of(watching: "Watching", look: int) -> float:
+    """The loss at a look; 0 where rounding has left -0."""
+    return float(watching.looks[look]["loss"]) + 0.0
 
 
 def closing(watching: "Watching", seconds: float) -> dict[str, Any]:
@@ -87,7 +92,7 @@ def closing(watching: "Watching", seconds: float) -> dict[str, Any]:
     if stages.converged is None:
         says.append(f"not converged: {ADVICE[table.assumption_1]}")
     return {
-        "n_facts": len(table), "steps": watching.steps[-1], "seconds": seconds, "loss": float(last["loss"]),
+        "n_facts": len(table), "steps": watching.steps[-1], "seconds": seconds, "loss": loss_of(watching, -1),
         "recalled": n_right, "levels": vars(watching.levels), "stages": stages.values,
         "answers": dict(zip(watching.texts, watching.said(-1), strict=True)), "says": says,
     }  # fmt: skip
@@ -109,7 +114,7 @@ def _story(watching: "Watching") -> str:
     else:
         until = f"from step {seen_at(rest.begins)} to step {seen_at(rest.ends)}"
         at_rest = f"rested at {level} {until}" if rest.seen else f"passed {level} {until}, too quickly for a rest"
-    end = f"is now at {float(watching.looks[-1]['loss']):.3g}"
+    end = f"is now at {loss_of(watching, -1):.3g}"
     if stages.converged is not None:
         end = f"fell below {CONVERGED:g} at step {seen_at(stages.converged)}"
     return f"{story}, left it at step {seen_at(stages.left)}, {at_rest}, and {end}"
@@ -125,12 +130,13 @@ class View:
 
     def draw(self) -> RenderableType:
         w, n = self.watching, self.n
+        facts = f"{count(len(w.table), 'fact')} of {self.name}"
         if not n:
-            return Text(f"{len(w.table)} facts of {self.name}: compiling", style="dim")
+            return Text(f"{facts}: compiling", style="dim")
         head = Text.assemble(
-            (f"{len(w.table)} facts of {self.name}", "bold"),
+            (facts, "bold"),
             f"   step {w.steps[n - 1]} of at most {w.schedule.protocol.steps}"
-            f"   loss {float(w.looks[n - 1]['loss']):.3f}   {time.monotonic() - self.began:.0f} s",
+            f"   loss {loss_of(w, n - 1):.3f}   {time.monotonic() - self.began:.0f} s",
         )
         stage = stage_words(w, [s for s, look in w.reached.items() if look < n][-1])
         now = Text.assemble(("now: ", "dim"), (stage, "bold"), " (compiling)" if n == 1 else "")

@@ -26,10 +26,12 @@ def untrained(
     N: int, T: int, d: int, *, key: PRNGKeyArray, layers: int = 2, unit: bool = True, scaled: bool = False,
     silent_first: bool = False,
 ) -> CausalTransformer:  # fmt: skip
-    """Random embeddings, N(0, 1/d) or (not ``unit``: the public code) N(0, 1), and random matrices N(0, 1/d)."""
+    """Random embeddings N(0, 1/d), or, not ``unit``, tokens and positions N(0, 1) as in the public code, and random
+    matrices N(0, 1/d)."""
     check_positive(N=N, T=T, d=d, layers=layers)
     size = 1.0 if unit else d**0.5
-    E, P, U = (size * embed("gaussian", n, d, key=fold(key, name)) for name, n in (("E", N), ("P", T), ("U", N)))
+    E, P = (size * embed("gaussian", n, d, key=fold(key, name)) for name, n in (("E", N), ("P", T)))
+    U = embed("gaussian", N, d, key=fold(key, "U"))
 
     def matrix(name: str, i: int) -> Float[Array, "d d"]:
         return normal(fold(key, name, i), (d, d), scale=d**-0.5)

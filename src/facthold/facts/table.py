@@ -255,9 +255,12 @@ def balanced_table(S: int, R: int, D: int, *, key: PRNGKeyArray) -> FactTable:
 
 
 def random_share(table: FactTable, share: float, *, key: PRNGKeyArray) -> FactTable:
-    """A random part of the table, with the same share of each relation's facts, and at least one of them."""
+    """A random part of the table, with the same share of each relation's facts, and at least one of them where there
+    are few; a share that leaves less than half a fact of every relation is refused."""
     if not 0 < share <= 1:
         raise ValueError(f"share={share} must be above 0 and at most 1")
+    if share * (most := np.bincount(table.relations).max(initial=0)) < 0.5:
+        raise ValueError(f"share={share:g} leaves nothing of {most} facts of a relation; take {0.5 / most:.2g} or more")
     kept = []
     for r in range(table.R):
         ours = np.flatnonzero(table.relations == r)

@@ -18,7 +18,7 @@ from facthold._util.keys import derive
 from facthold.construct.induction import induction_head, untrained
 from facthold.context.bigrams import Bigrams
 from facthold.context.sequences import BigramTask
-from facthold.knowledge.settings import MATRICES, PROBES, Settings, check_sequence
+from facthold.knowledge.settings import MEMORIES, PROBES, Settings, check_sequence
 from facthold.measure.in_context import Exam
 from facthold.measure.probes import probes
 from facthold.models.causal import CausalTransformer, split
@@ -192,7 +192,7 @@ class Lesson:
             model = induction_head(task.N, task.T, settings.dimension, asked, key=key)
         else:
             model, curves = train(untrained(task.N, task.T, settings.dimension, key=key), task, settings, heard)
-        check_finite({name: np.asarray(W) for name, W in zip(MATRICES, _matrices(model), strict=True)})
+        check_finite({name: np.asarray(W) for name, W in zip(MEMORIES, _matrices(model), strict=True)})
         found = eqx.filter_jit(probes)(model, jnp.asarray(asked))
         held = {name: float(found[name]) for name in PROBES}
         return Induction(model, self.bigrams, settings, *self.exam.accuracy(model), self.baselines, held, curves)
@@ -222,7 +222,7 @@ def train(
     start: CausalTransformer, data: BigramTask, settings: Settings, heard: Heard | None = None
 ) -> tuple[CausalTransformer, dict[str, list[float]]]:
     """The model after training its three matrices, and what was seen on the way; the first look is before a step."""
-    varied, fixed = split(start, MATRICES)
+    varied, fixed = split(start, MEMORIES)
     task, key = PredictInContext.of(data, fixed, batch=settings.batch), derive("train", "induction", settings.seed)
     protocol = settings.protocol
     before = eqx.filter_jit(lambda task, m, key: (task.accuracy(m, key=key), task.observe(m, key=key)))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from facthold._util.errors import FactholdError
-from facthold._util.files import MODEL, writing
+from facthold._util.files import model_of, writing
 from facthold._util.tensors import read_tensors, tensors_as_bytes
 from facthold.context.baselines import NAMES
 from facthold.context.bigrams import Bigrams
@@ -37,7 +37,7 @@ def save(path: str | Path, made: "Induction") -> Path:
         "characters": "".join(bigrams.characters), "found": {name: getattr(made, name) for name in FOUND},
     }  # fmt: skip
     contents = tensors_as_bytes(arrays, about)
-    with writing(path, MODEL) as stream:
+    with writing(path, model_of(OF_TEXT)) as stream:
         stream.write(contents)
     return Path(path)
 

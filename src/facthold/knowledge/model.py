@@ -212,16 +212,20 @@ class Model:
         return save_model(path, self.model, self.problem, redraw=redraw)
 
     def output_name(self, output: int) -> str:
-        """What a row of U is called: an answer by its name, another token with its kind."""
+        """What a row of U is called: an answer by its name, another token with its kind, and once more where an answer
+        has that very name."""
         table, (subjects, relations, answers) = self.table, self.names
         if output < table.A:
             return answers[output]
         token = int(self.problem.output_tokens[output])
+        name = "EOS" if token == self.problem.EOS else f"noise {token - table.S - table.R}"
         if token < table.S:
-            return f"subject {subjects[token]}"
-        if token < table.S + table.R:
-            return f"relation {relations[token - table.S]}"
-        return "EOS" if token == self.problem.EOS else f"noise {token - table.S - table.R}"
+            name = f"subject {subjects[token]}"
+        elif token < table.S + table.R:
+            name = f"relation {relations[token - table.S]}"
+        while answers.exact(name) is not None:
+            name = f"token {name}"
+        return name
 
     def find_row(self, subject: Name, relation: Name, missing: str) -> int:
         """The row of the table that has both; an error that says what is ``missing`` where there is none."""

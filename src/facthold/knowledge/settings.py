@@ -13,7 +13,7 @@ MOST_STEPS = 10**6
 LEAST_LR, MOST_LR = 1e-12, 1e6
 TRAINED, BUILT = 128, 256  # d: what is built needs more to be right nearly always
 LENGTH = 256  # T
-MATRICES = ("W_KQ^1", "W_KQ^2", "W_OV^2")  # the three that the slides train
+MEMORIES = ("W_KQ^1", "W_KQ^2", "W_OV^2")  # the three that the slides train
 PROBES = ("W_OV^2", "W_KQ^2", "W_KQ^1")  # in the order in which the slides have them learnt
 
 

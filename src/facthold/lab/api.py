@@ -250,6 +250,13 @@ def opened(store: AnyStore, *, create: bool = True, cells: Sequence[Cell] = ()) 
             yield kept
 
 
+def check_store(store: AnyStore) -> None:
+    """Notice a damaged store, and a file that is none, before anything is said or done."""
+    if path_of(store).exists():
+        with opened(store, create=False):
+            pass
+
+
 def _judged(claim: Claim, preset: str, store: Store) -> Judged:
     keys = {cell.key for cell in claim.cells(preset)}
     rows = store.rows(keys=list(keys))

@@ -69,6 +69,7 @@ class Leases(Line, AbstractContextManager["Leases"]):
         self._store, self._todo = store, {cell.key: cell for cell in cells}
         self._owner, self._beat = uuid.uuid4().hex, time.monotonic()
         self._elsewhere: list[Cell] = []
+        self.held = 0  # cells that others compute, where nothing else is left
 
     def __enter__(self) -> "Leases":
         with self._store.transaction() as db:
@@ -88,6 +89,8 @@ class Leases(Line, AbstractContextManager["Leases"]):
         for i in range(0, len(keys), LOOKED):
             if len(taken) < most:
                 taken += self._take(keys[i : i + LOOKED], most - len(taken))
+        if most > 0:
+            self.held = 0 if taken else len(self._todo)
         return taken
 
     def _take(self, keys: Sequence[str], most: int) -> list[Cell]:

@@ -54,8 +54,8 @@ def run_cells(
                         note(cell, row.result, row.provenance.seconds)
                     line.beat()
                     record.beat(moment.running)
-                    if line and not moment.running:
-                        listener.held(len(line))
+                    if line.held and not moment.running:
+                        listener.held(line.held)
                     listener.waiting()
                 for cell, row in line.found_elsewhere():
                     note(cell, row.result, row.provenance.seconds)

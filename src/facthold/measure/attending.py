@@ -14,7 +14,6 @@ from facthold.context.sequences import BigramTask, Sequences
 from facthold.models.causal import CausalTransformer, attention
 
 Betas = list[Float[Array, "n H T T"]]  # attention of each layer
-MEASURES = ("p_right", "p_noise", "margin", "accuracy", "looks", "looks_evenly")
 
 
 def share_on(beta: Float[Array, "... q s"], wanted: Bool[Array, "... q s"]) -> Float[Array, "... q"]:

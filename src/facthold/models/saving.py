@@ -16,7 +16,7 @@ import numpy as np
 from facthold._util.arguments import checked
 from facthold._util.commands import command
 from facthold._util.errors import FactholdError, with_article
-from facthold._util.files import MODEL, writing
+from facthold._util.files import model_of, writing
 from facthold._util.memory import check_memory
 from facthold._util.tensors import checksum, read_tensors, tensors_as_bytes
 from facthold.facts.problem import Drawing, FactualRecall
@@ -103,7 +103,8 @@ def write_model(
     weight_bytes = _size(arrays, arrays)
     arrays |= {f"problem.{n}": a for n, a in solved.items()}
     contents = tensors_as_bytes(arrays, about)
-    with writing(path, MODEL) as stream:  # safetensors' own writer would close the file to all but its owner
+    # safetensors' own writer would close the file to all but its owner
+    with writing(path, model_of(about["model"])) as stream:
         stream.write(contents)
     return Written(Path(path), len(contents), weight_bytes, _size(arrays, EMBEDDINGS), embeddings)
 

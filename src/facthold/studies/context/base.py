@@ -8,21 +8,20 @@ import numpy as np
 
 from facthold._util.keys import derive
 from facthold._util.memory import Parts, bytes_of
+from facthold.knowledge.settings import MEMORIES as MEMORIES
 from facthold.lab import Cell, Result
 from facthold.lab.fields import Between, Count, Each, OneOf, Positive
 from facthold.train.protocols import OPTIMISERS, Protocol
 
 if TYPE_CHECKING:
     from facthold.context.sequences import BigramTask
+    from facthold.measure.in_context import Exam
     from facthold.models.causal import CausalTransformer
     from facthold.train.engine import Run
 
 PARTS = ("W_KQ^1", "W_OV^1", "F^1", "W_KQ^2", "W_OV^2", "F^2", "embeddings")
-MEMORIES = ("W_KQ^1", "W_KQ^2", "W_OV^2")  # the three that the slides train
 FEED_FORWARD = ("none", "linear", "relu")
 RECIPES = ("outer products", "solved")  # of heads that are built
-JUDGED = 512  # sequences that a finished model is judged on, other ones than those of training and its evaluations
-BLOCK = 32  # sequences asked at a time
 
 
 def symbol(matrix: str) -> str:
@@ -47,6 +46,8 @@ class BigramCell(Cell):
 
     @property
     def needed(self) -> Parts:
+        from facthold.measure.in_context import BLOCK
+
         return {
             f"T={self.T}": bytes_of(scores=3.0 * BLOCK * self.T**2),
             f"d={self.d}": bytes_of(weights=24.0 * self.d**2),
@@ -58,13 +59,18 @@ class BigramCell(Cell):
 
         return BigramTask.of(Bigrams.shipped(), self.K, self.T, random=self.random, **noise)
 
+    def exam(self) -> "Exam":
+        """The sequences that a finished model is judged on: other ones than those of training and its evaluations."""
+        from facthold.measure.in_context import BLOCK, JUDGED, Exam
+
+        about = self.seed, self.K, self.T, int(self.random)
+        return Exam(self.task(), tuple(derive("judged", *about, i) for i in range(JUDGED // BLOCK)), BLOCK)
+
     def judged(self, model: Any) -> Result:
         """Accuracy on fresh sequences, its standard error over them, and what the baselines have right of the same."""
         from facthold.context.bigrams import Bigrams
-        from facthold.measure.in_context import Exam
 
-        about = self.seed, self.K, self.T, int(self.random)
-        exam = Exam(self.task(), tuple(derive("judged", *about, i) for i in range(JUDGED // BLOCK)), BLOCK)
+        exam = self.exam()
         accuracy, error, judged = exam.accuracy(model)
         rules = exam.rules(Bigrams.shipped().pi_b)
         return {"accuracy": accuracy, "accuracy_error": error, "judged": judged, "baselines": rules}
@@ -124,7 +130,7 @@ class TrainedHead(BigramCell):
     decay: bool = True  # the learning rate falls evenly to zero
     trained: Annotated[tuple[str, ...], Each(Annotated[str, OneOf(PARTS)])] = MEMORIES
     feed_forward: Annotated[str, OneOf(FEED_FORWARD)] = "none"  # of each layer; ReLU: of width 4 d
-    unit: bool = True  # embeddings N(0, 1/d), as on the slides; else N(0, 1), as in the public code
+    unit: bool = True  # tokens and positions N(0, 1/d), as on the slides; else N(0, 1), as in the public code
     scaled: bool = False  # scores divided by sqrt(d)
     silent_first: bool = False
     everywhere: bool = False  # the loss is over all positions
@@ -189,5 +195,7 @@ class TrainedHead(BigramCell):
         return {name: np.asarray(values, float).tolist() for name, values in seen.items()}
 
     def run(self) -> Result:
+        from facthold.studies.context.looking import looked
+
         run, model = self.learnt()
-        return {"status": run.status, **self.judged(model), "curves": self.curves(run)}
+        return {"status": run.status, **self.judged(model), **looked(self, model), "curves": self.curves(run)}

@@ -10,7 +10,7 @@ from facthold.measure.scaling import mean_interval
 from facthold.studies.context import induction, probes
 from facthold.studies.context.base import MEMORIES, BuiltHead
 from facthold.studies.context.heads import NATURAL, InductionHead, StagedHead
-from facthold.studies.context.induction import ONE, RELU, TWO, cells_of_kind, half, of_kind
+from facthold.studies.context.induction import ONE, RELU, TWO, cells_of_kind, half, of_kind, without_induction
 from facthold.studies.judging import FRESH
 
 Rows = Sequence[Values]
@@ -67,8 +67,8 @@ def judge_two_layers(rows: Rows) -> Judgement:
         return Judgement(predicted, problem, "none", False)
     found = [r["accuracy"] for r in of_kind(rows, TWO)]
     interval = mean_interval(found)
-    return Judgement(predicted, f"{_each(found)}, on average {fmean(found):.2%}", _interval(interval),
-                     at_least(interval, GOAL))  # fmt: skip
+    measured = f"{_each(found)}, on average {fmean(found):.2%} ({without_induction(rows)})"
+    return Judgement(predicted, measured, _interval(interval), at_least(interval, GOAL))
 
 
 def built_cells(preset: str) -> list[Cell]:
@@ -110,7 +110,7 @@ def judge_built(rows: Rows) -> Judgement:
         f"{_each(accuracies)} silenced (lowest probes {lowest}); {_each(open_)} not silenced, with "
         f"{_each(shares) or 'none'} of the errors that silence removes where the trigger stands at 0 ({asked:.1%} of "
         f"what is asked); "
-        f"{_each(below)} at d = {sizes}"
+        f"{_each(below)} at d = {sizes} ({without_induction(rows)})"
     )
     names = ("silenced", "narrow", "errors at 0", "gain by silence")
     error = "; ".join(f"{name} {_interval(interval)}" for name, interval in zip(names, intervals, strict=True))
@@ -172,7 +172,8 @@ def judge_joint(rows: Rows) -> Judgement:
             f"one after another"
         )
         errors.append(f"{steps}: {_interval(interval)}")
-    return Judgement(predicted, "; ".join(words), "difference, " + "; ".join(errors), worst(*verdicts))
+    measured = f"{'; '.join(words)} ({without_induction(rows)})"
+    return Judgement(predicted, measured, "difference, " + "; ".join(errors), worst(*verdicts))
 
 
 CLAIMS = (

@@ -1,5 +1,5 @@
-"""Kinds of heads beyond those of `base`: trained and looked at, trained one matrix after the other, a transformer as it
-is usually made, and the smallest dimension at which a head does its work."""
+"""Kinds of heads beyond those of `base`: trained one matrix after the other, a transformer as it is usually made, and
+the smallest dimension at which a head does its work."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -11,7 +11,7 @@ from facthold._util.memory import Parts, bytes_of
 from facthold.lab import Cell, Result
 from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Share
 from facthold.measure.capacity import find_smallest
-from facthold.studies.context.base import BLOCK, MEMORIES, RECIPES, BigramCell, BuiltHead, TrainedHead
+from facthold.studies.context.base import MEMORIES, RECIPES, BigramCell, BuiltHead, TrainedHead
 from facthold.train.protocols import Protocol
 
 if TYPE_CHECKING:
@@ -26,19 +26,13 @@ SEARCHED = 256  # sequences that a search judges by; what it finds is judged on 
 
 @dataclass(frozen=True, kw_only=True)
 class InductionHead(TrainedHead):
-    """A trained head, and where it looks."""
+    """A trained head of a size that is given; `SmallestHead` searches among trained heads."""
 
     kind: ClassVar[str] = "induction-head"
 
-    def run(self) -> Result:
-        from facthold.studies.context.looking import looked
-
-        run, model = self.learnt()
-        return {"status": run.status, **self.judged(model), **looked(self, model), "curves": self.curves(run)}
-
 
 @dataclass(frozen=True, kw_only=True)
-class StagedHead(InductionHead):
+class StagedHead(TrainedHead):
     """The same with one matrix trained after the other, each for its part of the steps; the learning rate falls to zero
     in each part, as it does in joint training over all of the steps."""
 
@@ -90,6 +84,8 @@ class GenericHead(BigramCell):
 
     @property
     def needed(self) -> Parts:
+        from facthold.measure.in_context import BLOCK
+
         per_layer = self.H * self.T**2 + 16.0 * self.T * self.d
         return {
             f"T={self.T}": bytes_of(scores=4.0 * BLOCK * per_layer), f"d={self.d}": bytes_of(weights=100.0 * self.d**2)

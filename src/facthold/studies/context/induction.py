@@ -17,7 +17,9 @@ from facthold.train.protocols import OPTIMISERS
 
 ONE_LAYER = ("W_KQ^1", "W_OV^1")
 TWO, ONE, RELU, GENERIC = "two layers", "one layer", "one layer and a ReLU layer", "a usual transformer of two layers"
-KINDS = (TWO, ONE, RELU, GENERIC)
+LINEAR_TWO, RELU_TWO = "two layers with linear memories", "two layers with ReLU memories"
+MEMORY = {LINEAR_TWO: "linear", RELU_TWO: "relu"}  # of each layer, trained too
+KINDS = (TWO, ONE, RELU, GENERIC, LINEAR_TWO, RELU_TWO)
 RULES = {"mode": "most frequent output so far", "counts": "by counts of tokens", "bigram": "global bigrams"}
 OTHER_PROBES = (
     ("W_KQ^1", "W_KQ^1 unmasked", "without the causal mask"),
@@ -40,6 +42,8 @@ class Grid:
     steps: Count = 2400
     batch: Count = 32
     check_every: Count = 40
+    memory_lr: Positive = 0.01  # these two: of two layers with feed-forward memories
+    memory_steps: Count = 600
     generic_d: Count = 64
     generic_heads: Count = 2
     generic_lr: Positive = 0.003
@@ -48,7 +52,7 @@ class Grid:
     generic_check: Count = 20
     optimiser: Annotated[str, OneOf(OPTIMISERS)] = "adam"  # this and what follows: not of the usual transformer
     decay: bool = True  # the learning rate falls evenly to zero
-    unit: bool = True  # embeddings N(0, 1/d), as on the slides; else N(0, 1), as in the public code
+    unit: bool = True  # tokens and positions N(0, 1/d), as on the slides; else N(0, 1), as in the public code
     scaled: bool = False  # scores divided by sqrt(d), as in the public code
     everywhere: bool = False  # the loss is over all positions
     totals: Counts = (600,)  # steps in all of joint and of staged training, in claim joint-training
@@ -57,12 +61,13 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(
-        d=32, T=32, steps=120, batch=16, check_every=20, generic_d=16, generic_steps=40, generic_batch=8,
-        totals=(60, 120), seeds=(0, 1),
+        d=32, T=32, steps=120, batch=16, check_every=20, memory_steps=40, generic_d=16, generic_steps=40,
+        generic_batch=8, totals=(60, 120), seeds=(0, 1),
     ),
     "quick": Grid(),
-    "paper": Grid(
-        d=256, batch=512, generic_d=128, generic_heads=4, generic_steps=1000, generic_batch=512,
+    "paper": Grid(  # two layers and one as the public code trains them
+        d=256, steps=1000, batch=512, optimiser="sgd-momentum", decay=False, unit=False, scaled=True, memory_lr=0.03,
+        memory_steps=1000, generic_d=128, generic_heads=4, generic_steps=1000, generic_batch=512,
         totals=(600, 2400), seeds=tuple(range(FRESH, FRESH + 5)),
     ),
 }  # fmt: skip
@@ -85,6 +90,13 @@ def cells_of_kind(grid: Grid, kind: str) -> list[Cell]:
         ]  # fmt: skip
     if kind == TWO:
         return [InductionHead.of(grid, seed=seed) for seed in grid.seeds]
+    if kind in MEMORY:
+        schedule: dict[str, Any] = {"lr": grid.memory_lr, "steps": grid.memory_steps}
+        trained = (*MEMORIES, "F^1", "F^2")
+        return [
+            InductionHead.of(grid, trained=trained, feed_forward=MEMORY[kind], seed=seed, **schedule)
+            for seed in grid.seeds
+        ]
     if kind == ONE:
         return [InductionHead.of(grid, layers=1, trained=ONE_LAYER, seed=seed) for seed in grid.seeds]
     return [
@@ -97,7 +109,7 @@ def name(row: Values) -> str:
     if row["kind"] == GenericHead.kind:
         return GENERIC
     if row["layers"] == 2:
-        return TWO
+        return next((kind for kind, memory in MEMORY.items() if memory == row["feed_forward"]), TWO)
     return ONE if row["feed_forward"] == "none" else RELU
 
 

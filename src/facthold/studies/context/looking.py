@@ -7,7 +7,7 @@ import numpy as np
 
 from facthold._util.keys import derive
 from facthold.lab import Result
-from facthold.studies.context.base import BLOCK, JUDGED, BigramCell
+from facthold.studies.context.base import BigramCell
 
 SHOWN = 48  # tokens of the sequence that is shown
 
@@ -17,6 +17,7 @@ def looked(cell: BigramCell, model: Any) -> Result:
     which of them the context tells, and the attention of each layer from each to those up to it."""
     from facthold.context.bigrams import Bigrams
     from facthold.measure.attending import looks, maps, shown
+    from facthold.measure.in_context import BLOCK
 
     task, about = cell.task(), (cell.K, cell.T, int(cell.random))
     found = looks(model, task, BLOCK, key=derive("looks", cell.seed, *about))
@@ -35,13 +36,9 @@ def mistakes(cell: BigramCell, model: Any) -> Result:
     stands at position 0 too, and at how many of all."""
     import equinox as eqx
 
-    from facthold.measure.in_context import Exam
-
-    about = cell.seed, cell.K, cell.T, int(cell.random)
-    exam = Exam(cell.task(), tuple(derive("judged", *about, i) for i in range(JUDGED // BLOCK)), BLOCK)
     predict = eqx.filter_jit(lambda model, tokens: model(tokens).argmax(axis=-1))
     wrong = wrong_from_start = from_start = 0
-    for sequences in exam.blocks():
+    for sequences in cell.exam().blocks():
         tokens, counted = np.asarray(sequences.tokens), np.asarray(sequences.counted)[:, 1:]
         missed = counted & (np.asarray(predict(model, sequences.tokens))[:, :-1] != tokens[:, 1:])
         at_start = counted & (tokens[:, :-1] == tokens[:, :1])

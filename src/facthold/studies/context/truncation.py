@@ -18,12 +18,13 @@ MEMORY = ("F^2", "F.W^2", "F.V^2")
 LEAST = 1e-3  # what counts as a change of a probability at all: rounding makes none of this size
 PANELS = {
     "p_right": "probability of the right output", "p_noise": "probability of the noise token",
-    "looks": "attention of layer 2 to outputs so far",
+    "margin": "margin of the right output, in logits", "looks": "attention of layer 2 to outputs so far",
 }  # fmt: skip
+SIGNED = "margin"  # the only one that is no share
 WORDS = {
     "F^2": "memory of layer 2, $F^2$", "F.W^2": "first matrix of $F^2$", "F.V^2": "second matrix of $F^2$",
-    "F^1": "memory of layer 1, $F^1$", "F^1+F^2": "both memories", "W_OV^2": "output-value matrix of layer 2",
-    "W_KQ^2": "key-query matrix of layer 2",
+    "F^1": "memory of layer 1, $F^1$", "F^1+F^2": "both memories", "W_OV^1": "output-value matrix of layer 1",
+    "W_OV^2": "output-value matrix of layer 2", "W_KQ^2": "key-query matrix of layer 2",
 }  # fmt: skip
 
 
@@ -83,12 +84,16 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
                 ax.plot(range(len(means)), means, **style.mark(j), markersize=4, linewidth=1.2, label=WORDS[cut])
                 for curve in curves:
                     ax.plot(range(len(curve)), curve, color=style.COLOURS[j], linewidth=0, marker=".", alpha=0.4)
-            ax.set(title=f"{words}\n{how}", ylim=(-0.02, 1.02), xlabel=f"rank that is kept, of d = {group[0]['d']}")
+            ax.set(title=f"{words}\n{how}", xlabel=f"rank that is kept, of d = {group[0]['d']}")
+            if name == SIGNED:
+                ax.axhline(0, **style.GUIDE)
+            else:
+                ax.set_ylim(-0.02, 1.02)
             ax.set_xticks(range(len(shares) + 1), [*map(str, shares), "all"])
             style.frame(ax)
         even = fmean(r["full"]["looks_evenly"] for r in group)
-        axes[i * len(PANELS) + 2].axhline(even, **style.GUIDE, label="right: attention to all positions alike")
-    style.legend_below(canvas, axes[2], columns=4, title="what is truncated")
+        axes[(i + 1) * len(PANELS) - 1].axhline(even, **style.GUIDE, label="right: attention to all positions alike")
+    style.legend_below(canvas, axes[len(PANELS) - 1], columns=5, title="what is truncated")
     return canvas
 
 
