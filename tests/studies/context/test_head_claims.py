@@ -58,6 +58,13 @@ def test_a_relu_layer_is_reported_and_not_judged() -> None:
     assert "20.0%" in judge("one-layer", rows + trained(0.2, layers=1, relu=True)).measured
 
 
+def test_what_rules_without_induction_have_stands_beside_every_accuracy() -> None:
+    staged = bent(trained(0.8), lambda r: r.update(kind=StagedHead.kind, steps=2400))
+    joint = bent(trained(0.995), lambda r: r.update(steps=2400))
+    for id, rows in (("two-layers", trained(0.995)), ("built-head", built()), ("joint-training", [*joint, *staged])):
+        assert "without induction: most frequent output so far 5" in judge(id, rows).measured, id
+
+
 def test_two_layers_below_the_goal_fail_and_near_it_nothing_is_decided() -> None:
     assert judge("two-layers", trained(0.995)).holds
     assert judge("two-layers", trained(0.98)).verdict == "fails"
@@ -70,7 +77,7 @@ def built() -> Rows:
         return {
             "kind": BuiltHead.kind, "d": d, "silent_first": silent, "seed": seed, "accuracy": accuracy,
             "judged": 38000, "wrong": wrong, "wrong_from_start": from_start, "from_start": 6000,
-            "probes": dict.fromkeys(MEMORIES, 1.0),
+            "probes": dict.fromkeys(MEMORIES, 1.0), "baselines": RULES,
         }  # fmt: skip
 
     rows = []

@@ -115,4 +115,7 @@ def test_the_figure_says_what_each_cut_leaves_and_draws_it() -> None:
     lines = truncation.says(found)
     assert "right 50.0%, noise token 45.0%" in lines[0]
     assert "F^2 dropped: right 80.0%, noise token 5.0%" in lines[1]
-    assert len(truncation.plot(found).axes) == 3
+    panels = truncation.plot(found).axes
+    assert len(panels) == len(truncation.PANELS) == 4
+    assert panels[2].get_title().startswith("margin of the right output")
+    assert panels[2].get_ylim()[0] < 0  # it is no share

@@ -42,7 +42,7 @@ class Grid:
     steps: Count = 2400
     batch: Count = 32
     check_every: Count = 40
-    memory_lr: Positive = 0.01  # these two: of two layers with feed-forward memories
+    memory_lr: Positive = 0.01  # these two: where there are feed-forward memories
     memory_steps: Count = 600
     generic_d: Count = 64
     generic_heads: Count = 2
@@ -90,8 +90,8 @@ def cells_of_kind(grid: Grid, kind: str) -> list[Cell]:
         ]  # fmt: skip
     if kind == TWO:
         return [InductionHead.of(grid, seed=seed) for seed in grid.seeds]
+    schedule: dict[str, Any] = {"lr": grid.memory_lr, "steps": grid.memory_steps}
     if kind in MEMORY:
-        schedule: dict[str, Any] = {"lr": grid.memory_lr, "steps": grid.memory_steps}
         trained = (*MEMORIES, "F^1", "F^2")
         return [
             InductionHead.of(grid, trained=trained, feed_forward=MEMORY[kind], seed=seed, **schedule)
@@ -100,7 +100,7 @@ def cells_of_kind(grid: Grid, kind: str) -> list[Cell]:
     if kind == ONE:
         return [InductionHead.of(grid, layers=1, trained=ONE_LAYER, seed=seed) for seed in grid.seeds]
     return [
-        InductionHead.of(grid, layers=1, trained=(*ONE_LAYER, "F^1"), feed_forward="relu", seed=seed)
+        InductionHead.of(grid, layers=1, trained=(*ONE_LAYER, "F^1"), feed_forward="relu", seed=seed, **schedule)
         for seed in grid.seeds
     ]
 
