@@ -19,7 +19,9 @@ def test_a_share_keeps_the_same_part_of_each_relation() -> None:
     assert np.bincount(half.relations).tolist() == [8] * 6
     assert (half.S, half.R, half.A) == (table.S, table.R, table.A)
     assert (table.matrix[half.subjects, half.relations] == half.answers).all()
-    assert len(random_share(table, 0.001, key=jax.random.key(1))) == 6
+    assert len(random_share(table, 0.04, key=jax.random.key(1))) == 6
+    with pytest.raises(ValueError, match=r"share=0\.001 leaves nothing of 16 facts of a relation"):
+        random_share(table, 0.001, key=jax.random.key(1))
     with pytest.raises(ValueError, match=r"share=1\.5"):
         random_share(table, 1.5, key=jax.random.key(1))
 
