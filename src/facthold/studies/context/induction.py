@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, OneOf, Positive, Seeds
-from facthold.studies.context.base import MEMORIES, symbol
+from facthold.lab.fields import Count, Counts, Each, OneOf, Positive, Seeds
+from facthold.studies.context.base import FEED_FORWARD, MEMORIES, symbol
 from facthold.studies.context.heads import GenericHead, InductionHead
 from facthold.studies.judging import FRESH
 from facthold.train.protocols import OPTIMISERS
@@ -18,6 +18,7 @@ from facthold.train.protocols import OPTIMISERS
 ONE_LAYER = ("W_KQ^1", "W_OV^1")
 TWO, ONE, RELU, GENERIC = "two layers", "one layer", "one layer and a ReLU layer", "a usual transformer of two layers"
 LINEAR_TWO, RELU_TWO = "two layers with linear memories", "two layers with ReLU memories"
+OF_LAYERS = FEED_FORWARD[1:]
 MEMORY = {LINEAR_TWO: "linear", RELU_TWO: "relu"}  # of each layer, trained too
 KINDS = (TWO, ONE, RELU, GENERIC, LINEAR_TWO, RELU_TWO)
 RULES = {"mode": "most frequent output so far", "counts": "by counts of tokens", "bigram": "global bigrams"}
@@ -42,6 +43,7 @@ class Grid:
     steps: Count = 2400
     batch: Count = 32
     check_every: Count = 40
+    memories: Annotated[tuple[str, ...], Each(Annotated[str, OneOf(OF_LAYERS)])] = OF_LAYERS  # of two layers
     memory_lr: Positive = 0.01  # these two: where there are feed-forward memories
     memory_steps: Count = 600
     generic_d: Count = 64
@@ -61,8 +63,8 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(
-        d=32, T=32, steps=120, batch=16, check_every=20, memory_steps=40, generic_d=16, generic_steps=40,
-        generic_batch=8, totals=(60, 120), seeds=(0, 1),
+        d=32, T=32, steps=120, batch=16, check_every=20, memories=("linear",), memory_steps=40, generic_d=16,
+        generic_steps=40, generic_batch=8, totals=(60, 120), seeds=(0, 1),
     ),
     "quick": Grid(),
     "paper": Grid(  # two layers and one as the public code trains them
@@ -92,6 +94,8 @@ def cells_of_kind(grid: Grid, kind: str) -> list[Cell]:
         return [InductionHead.of(grid, seed=seed) for seed in grid.seeds]
     schedule: dict[str, Any] = {"lr": grid.memory_lr, "steps": grid.memory_steps}
     if kind in MEMORY:
+        if MEMORY[kind] not in grid.memories:
+            return []
         trained = (*MEMORIES, "F^1", "F^2")
         return [
             InductionHead.of(grid, trained=trained, feed_forward=MEMORY[kind], seed=seed, **schedule)
