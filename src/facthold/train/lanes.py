@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from facthold._util.errors import check_positive
+from facthold._util.runtime import fix_threads
 
 
 def usable_cores() -> int:
@@ -51,6 +52,7 @@ def fix_lanes(n: int) -> None:
     """Give this process ``n`` lanes instead of one a core. A worker process has one, and calls this first."""
     global _fixed
     check_positive(n=n)
+    fix_threads(n)
     _fixed = n
 
 
