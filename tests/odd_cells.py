@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import facthold
-from facthold._util.runtime import memory_maps
+from facthold._util.runtime import XLA_POOL, memory_maps
 from facthold.lab.cells import Cell, Result
+from facthold.train.lanes import shared_lanes
 
 # what processes import that tests start: this folder, and the same facthold as here
 IMPORTED = os.pathsep.join([str(Path(__file__).parent), str(Path(facthold.__file__).parents[1])])
@@ -42,6 +43,17 @@ class Sleeping(Cell):
         started(self.log, self.n)
         time.sleep(self.seconds)
         return {"n": self.n, "facts": self.n, "n_params": 10 * self.n}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Threads(Cell):
+    """Over how many threads XLA spreads a program in its process; None: as many as there are cores."""
+
+    kind: ClassVar[str] = "threads"
+    n: int = 0
+
+    def run(self) -> Result:
+        return {"threads": os.environ.get(XLA_POOL), "cores": len(shared_lanes())}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

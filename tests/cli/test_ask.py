@@ -103,7 +103,9 @@ def test_a_file_of_questions(models: Path, run: Run) -> None:
     assert {row["right"] for row in rows[:-2]} == {"right"}
     assert [row["right"] for row in rows[-2:]] == ["not in the table", "unknown subject"]
     assert all(0 < float(row["probability"]) <= 1 and float(row["margin"]) > 0 for row in rows[:-1])
-    assert f"{len(questions)} questions, 1 with names that are not known: 29 of 29 right (100.00%)" in err
+    assert err.startswith(
+        f"{len(questions)} questions: 29 of 29 right (100.00%); 1 with names that are not known; 1 not in the table; "
+    )
     assert run("ask", "m.safetensors", "--file", "q.csv", "-o", "a.csv")[1] == ""
     assert Path("a.csv").read_text() == out
     lines = [json.dumps(dict(zip(("subject", "relation", "answer"), row, strict=True))) for row in known.ROWS]
@@ -111,6 +113,36 @@ def test_a_file_of_questions(models: Path, run: Run) -> None:
     found = json.loads(run("ask", "m.safetensors", "--file", "q.jsonl", "--json")[1])
     assert (found["questions"], found["right"], found["share_right"]) == (len(known.ROWS), len(known.ROWS), 1)
     assert len(found["answers"]) == len(known.ROWS)
+
+
+def test_the_answers_of_a_file_judge_and_not_the_table(models: Path, run: Run) -> None:
+    """A row of the file that the model says is right, whatever the model's own table has; the summary says by what."""
+    rows = ["Peru,capital,lima", "Italy,capital,Milan", "France,capital,", "Sudan,official_language,Arabic"]
+    Path("q.csv").write_text("\n".join(["subject,relation,answer", *rows]))
+    _, out, err = run("ask", "m.safetensors", "--file", "q.csv")
+    verdicts = [row["right"] for row in csv.DictReader(io.StringIO(out))]
+    assert verdicts[:3] == ["right", "wrong", "right"]
+    assert verdicts[3] in ("right", "wrong")  # the table has no such fact, and the file has
+    right = verdicts.count("right")
+    assert f"4 questions: {right} of 4 right ({right / 4:.2%}) by the 3 answers of q.csv, the others by" in err
+    assert "; to 1 of them the model's table has another answer;" in " ".join(err.split())
+    about = json.loads(run("ask", "m.safetensors", "--file", "q.csv", "--json", "-o", "a.csv")[1])
+    assert (about["judged"], about["judged_by_file"], about["file_differs"], about["in_table"]) == (4, 3, 1, 3)
+    both = "Italy,capital,Milan\nItaly,capital,Rome"  # any answer that the file has to a question is right
+    Path("q.csv").write_text(f"subject,relation,answer\n{both}")
+    assert "2 of 2 right" in run("ask", "m.safetensors", "--file", "q.csv")[2]
+
+
+def test_what_would_be_ignored_is_refused(models: Path, run: Run, refuses: Callable[..., str]) -> None:
+    Path("q.csv").write_text("subject,relation\nPeru,capital\n")
+    why = "--top 3 is about one question, and not about --all or --file"
+    assert why in refuses("ask", "m.safetensors", "--file", "q.csv", "--top", "3")
+    assert why in refuses("ask", "m.safetensors", "Peru", "capital", "--all", "--top", "3")
+    code, out, err = run("ask", "m.safetensors", typed="\n\n")
+    assert (code, out) == (2, "")
+    assert err.startswith("facthold: there was no question; give SUBJECT RELATION")
+    line = refuses("ask", "m.safetensors", "capital", "Peru")
+    assert line == "facthold: unknown subject 'capital', which is a relation; the subject comes first: 'Peru' 'capital'"
 
 
 def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:

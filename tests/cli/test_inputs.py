@@ -25,7 +25,7 @@ def test_a_comma_parts_subject_and_relation(line: str, question: object) -> None
 def test_questions_in_a_file_may_have_space_blank_lines_and_more_columns(tmp_path: Path) -> None:
     path = tmp_path / "q.csv"
     path.write_text('subject , relation,note\n"Washington, D.C.", capital ,x\n\n Peru,capital,\n')
-    assert read_questions(path) == [("Washington, D.C.", "capital"), ("Peru", "capital")]
+    assert read_questions(path) == [("Washington, D.C.", "capital", ""), ("Peru", "capital", "")]
     path.write_text("subject,relation\nPeru,capital\n\nFrance\n")
     with pytest.raises(FactholdError, match="line 4: 1 cell, where the header has 2"):
         read_questions(path)
@@ -48,4 +48,21 @@ def test_questions_in_a_file_may_have_space_blank_lines_and_more_columns(tmp_pat
 def test_questions_have_every_format_of_facts_and_need_no_answer(name: str, text: str, tmp_path: Path) -> None:
     contents = text.encode()
     (tmp_path / name).write_bytes(gzip.compress(contents) if name.endswith(".gz") else contents)
-    assert read_questions(tmp_path / name) == [("Peru", "capital")]
+    assert read_questions(tmp_path / name) == [("Peru", "capital", "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("q.csv", "answer,subject,relation\nLima,Peru,capital\n,Chad,capital\n"),
+        ("q.json", '[["Peru", "capital", "Lima"], ["Chad", "capital"]]'),
+        ("q.json", '{"Peru": {"capital": "Lima"}, "Chad": {"capital": null}}'),
+        (
+            "q.jsonl",
+            '{"subject": "Peru", "relation": "capital", "answer": "Lima"}\n{"subject": "Chad", "relation": "capital"}',
+        ),
+    ],
+)
+def test_questions_may_have_answers_of_their_own(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert read_questions(tmp_path / name) == [("Peru", "capital", "Lima"), ("Chad", "capital", "")]

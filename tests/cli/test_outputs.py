@@ -421,7 +421,8 @@ def test_what_fails_half_way_leaves_the_older_file_and_nothing_else(tmp_path: Pa
 def test_a_name_that_no_disk_takes_and_links_in_a_circle_are_one_line(folder: Path, run: Run) -> None:
     (folder / "a.csv").symlink_to("b.csv")
     (folder / "b.csv").symlink_to("a.csv")
-    for output in ("a.csv", "x" * 300 + ".csv", "é" * 120 + ".csv"):
+    (folder / "gone.csv").symlink_to(folder / "gone" / "x.csv")
+    for output in ("a.csv", "gone.csv", "x" * 300 + ".csv", "é" * 120 + ".csv"):
         code, _, err = run("facts", "elements", "-o", output)
         assert code == 2
         assert len(err.splitlines()) == 1, err

@@ -160,6 +160,7 @@ HEADER = "subject,relation,answer\n"
         (HEADER + "a,\u3164,c\n", r"line 2: the relation is empty: nothing of it can be seen \(U\+3164\)"),
         (HEADER + "a,b,c\nd,e\n", "line 3: 2 cells, where the header has 3"),
         ("subject,relation,answer,p\na,b,c,half\n", "line 2: p is 'half', which is not a number"),
+        ("subject,relation,answer,p\na,b,c,0_0.5\n", "line 2: p is '0_0.5', which is not a number"),
         ("subject,relation,answer,p\na,b,c,\n", "line 2: p is empty"),
         ("subject,relation,answer,p\na,b,c,1.5\nd,b,c,-0.5\n", "line 3: p is -0.5; it must be 0 or more"),
         ("subject,relation,answer,p\na,b,c,nan\n", "line 2: p is nan"),

@@ -59,6 +59,8 @@ def test_suggestions_are_fast_for_many_names() -> None:
         ("capital of South Sudan", 5, 0, ["of"]),  # and Sudan is inside of it
         ("France: head of state, France!", 0, 2, []),  # state is inside too; the same name twice is one
         ("capital So", 8, 0, []),
+        ("capital of Congo", 6, 0, ["of"]),  # as it is typed, though there is a CONGO
+        ("capital of CONGO", 7, 0, ["of"]),
     ],
 )
 def test_free_prompts(text: str, s: int, r: int, others: list[str]) -> None:

@@ -198,6 +198,9 @@ def test_editing_one_of_several_right_answers_leaves_the_new_one_alone() -> None
     done = Model(model, problem).edit("south africa", "capital", "Bloemfontein")
     assert done.report.done
     assert done.ask("South Africa", "capital").expected == ("Bloemfontein",)
+    assert done.report.replaced == Model(model, problem).ask("South Africa", "capital").expected
+    assert len(done.report.replaced) > 1
+    assert Model(model, problem).edit("France", "capital", "Lyon").report.replaced == ()
     assert done.problem.table.A == problem.table.A + 1
     assert len(done.problem.phi) == len(problem.phi) + 1
     np.testing.assert_allclose(np.linalg.norm(done.problem.phi[-1]), 1, rtol=1e-6)  # on the sphere, as the others
@@ -388,7 +391,7 @@ def test_a_change_that_does_not_take_is_said_to_fail() -> None:
     ("change", "arguments", "says"),
     [
         (Model.edit, ("Frnace", "capital", "Paris"), "unknown subject 'Frnace'; did you mean 'France'"),
-        (Model.edit, ("Sudan", "official_language", "Arabic"), "is not in the table; take add"),
+        (Model.edit, ("Sudan", "official_language", "Arabic"), "is not in the table; a new fact takes --add"),
         (Model.edit, ("France", "capital", " "), "the new answer ' ' is empty"),
         (Model.edit, ("France", "capital", "\u200b"), "the new answer .* is empty: nothing of it can be seen"),
         (Model.edit, ("France", "capital", "a\udcff"), "the new answer 'a.udcff' has half a character"),

@@ -34,6 +34,7 @@ class Fields:
         ({"lr": float("inf")}, "lr=inf must be above 0"),
         ({"lr": float("nan")}, "lr=nan must be above 0"),
         ({"seeds": ()}, "seeds is empty; give one or more"),
+        ({"seeds": (0, 1, 0)}, "seeds has 0 twice; give each once"),
         ({"sizes": (1, 0)}, "sizes=0 must be at least 1"),
         ({"goals": (0.5, 2.0)}, "goals=2.0 must be above 0 and at most 1"),
         ({"table": "randon"}, "unknown table 'randon'; did you mean 'random'?"),

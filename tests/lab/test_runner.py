@@ -26,7 +26,20 @@ from facthold.lab.status import Best, Tally, sweeps
 from facthold.lab.store import Store
 from facthold.lab.workers import Workers
 from facthold.studies.memories.capacity import Capacity
-from odd_cells import IMPORTED, PATIENCE, Compiling, Deadly, Failing, Guessed, Quiet, Sleeping, alive, starts, until
+from odd_cells import (
+    IMPORTED,
+    PATIENCE,
+    Compiling,
+    Deadly,
+    Failing,
+    Guessed,
+    Quiet,
+    Sleeping,
+    Threads,
+    alive,
+    starts,
+    until,
+)  # fmt: skip
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
@@ -57,6 +70,12 @@ def test_the_same_bits_in_this_process_and_in_a_worker(tmp_path: Path) -> None:
     here = provenance(0.0)
     assert {row.provenance.cpu for row in rows} == {here.cpu}
     assert all(row.provenance.seeds == (0, 1) and row.provenance.seconds > 0 for row in rows)
+
+
+def test_a_worker_has_one_lane_and_xla_one_thread_in_it(store: Store) -> None:
+    """Two threads for one small program are slower than one."""
+    (row,) = run_cells([Threads()], store, Quiet(), place=Workers(1))
+    assert row.result == {"threads": "1", "cores": 1}
 
 
 @pytest.mark.parametrize("place", [InProcess(), Workers(2)], ids=["process", "workers"])

@@ -417,6 +417,8 @@ def test_a_folder_and_a_file_as_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FactholdError, match="store") as error:
         Store(tmp_path / "file" / "results.sqlite")
     one_line(error, tmp_path / "file" / "results.sqlite")
+    with pytest.raises(FactholdError, match="it is a device or a pipe, which keeps nothing"):
+        Store("/dev/null")
 
 
 def test_a_folder_that_is_not_there_is_refused_and_any_name_is_one(tmp_path: Path) -> None:

@@ -145,7 +145,9 @@ def check_output(path: str | Path, kind: str) -> bool:
                 f"cannot write {path}: there is no folder {path.parent}; make it first, or check the name"
             )
         if not path.is_file():  # nothing there, or a pipe or a device
-            path.resolve()  # raises where links go round in a circle
+            target = path.resolve()  # raises where links go round in a circle
+            if not target.parent.is_dir():
+                raise FactholdError(f"cannot write {path}: it is a link to {target}, and there is no such folder")
             check_ending(path, kind)
             return False
         there = kind_of(path)

@@ -215,18 +215,24 @@ def check_apart(given: Mapping[str, Any]) -> None:
 def in_options(message: str, parameters: Iterable[Any]) -> str:
     """The message with the options of a command for its arguments: 'd_h=0 must be ...' becomes '--d-h 0 must be ...'.
 
-    An argument is a name before '=', one of several words such as max_params, or one after 'give' or 'another'.
+    An argument is a name before '=', one of several words such as max_params, or one after 'give' or 'another'. One
+    that has no option is as the usage has it: 'text=a.txt' becomes 'TEXT a.txt'.
     """
+    parameters = list(parameters)
     flags = {p.name: max(p.opts, key=len) for p in parameters if p.param_type_name == "option"}
     flags |= {name: flags[option] for name, option in ALIASES.items() if option in flags and name not in flags}
+
+    places = {p.name: str(p.name).upper() for p in parameters if p.param_type_name == "argument"}
 
     def option(match: re.Match[str]) -> str:
         before, name, value = match["before"] or "", match["name"], match["value"]
         if value is not None:
-            return f"{before}{flags[name]} {value.strip(chr(39)) or value}"
+            return f"{before}{(flags | places)[name]} {value.strip(chr(39)) or value}"
+        if name in places:
+            return match[0]
         return before + (flags[name] if before or ("_" in name and len(name) > 3) else name)
 
-    names = "|".join(map(re.escape, flags))
+    names = "|".join(map(re.escape, flags | places))
     return re.sub(
         rf"(?P<before>another |give )?(?<![\w.-])(?P<name>{names})\b(?:=(?P<value>{VALUE}))?", option, message
     )

@@ -38,7 +38,7 @@ def ask(
     output: o.TableFile = None,
     noise: int | None = o.option("--prompt-noise", "Noise tokens in the prompt (default: up to T)."),
     seed: o.Seed = 0,
-    top: int = typer.Option(5, "--top", help="How many answers to show, the model's own first."),
+    top: int | None = o.option("--top", "How many answers to show, the model's own first (default 5)."),
     all: bool = o.flag("--all", "Every answer that the table has, and how each stands in the model."),
     json: o.Json = False,
 ) -> None:
@@ -55,13 +55,15 @@ def ask(
         refuse("goes with --file, the questions", output=output)
     elif all:
         raise ValueError("--all is about one question, and not about those of --file")
-    from facthold.knowledge.model import load
+    from facthold.knowledge.model import TOP, load
 
     Between(least=0, most=MOST_NOISE).check("noise", noise)
     Between(least=1).check("top", top)
+    if file is not None or all:
+        refuse("is about one question, and not about --all or --file", top=top)
     writable_file(output, table_of(COLUMNS))
     knowledge = load(model)
-    options: dict[str, Any] = {"noise": noise, "seed": seed, "top": top}
+    options: dict[str, Any] = {"noise": noise, "seed": seed, "top": TOP if top is None else top}
     if file is not None:
         _answer_file(knowledge, file, output, noise, seed, json)
     elif prompt is not None:
@@ -128,38 +130,73 @@ def _converse(knowledge: "Model", options: dict[str, Any], json: bool, all: bool
         else:
             _say(answer, json, all)
         sys.stdout.flush()
+    if not asked and not sys.stdin.isatty():
+        raise FactholdError("there was no question; give SUBJECT RELATION, --prompt or --file, or a question a line")
     if failed and not sys.stdin.isatty():
         raise FactholdError(f"{failed} of {count(asked, 'question')} had no answer, as said above")
 
 
 def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int | None, seed: int, json: bool) -> None:
-    questions = read_questions(file)
-    check_rows(file, questions, "questions")
+    rows = read_questions(file)
+    check_rows(file, rows, "questions")
     start = time.perf_counter()
+    questions = [(s, r) for s, r, _ in rows]
     problems = [_unknown(knowledge, question) for question in questions]
-    known = [question for question, problem in zip(questions, problems, strict=True) if not problem]
-    answers = knowledge.ask_all(known, noise=noise, seed=seed)
+    known = [i for i, problem in enumerate(problems) if not problem]
+    answers = knowledge.ask_all([questions[i] for i in known], noise=noise, seed=seed)
     seconds = time.perf_counter() - start
-    answered = ((a.answer, f"{a.margin:.6g}", f"{a.probability:.6g}", VERDICTS[a.right]) for a in answers)
+    rights, other = _judge(knowledge, answers, [rows[i][2] for i in known])
+    judged = zip(answers, rights, strict=True)
+    answered = ((a.answer, f"{a.margin:.6g}", f"{a.probability:.6g}", VERDICTS[right]) for a, right in judged)
     cells = [("", "", "", problem) if problem else next(answered) for problem in problems]
-    rows = [(*question, *about) for question, about in zip(questions, cells, strict=True)]
-    in_table, right = sum(a.right is not None for a in answers), sum(a.right is True for a in answers)
+    table = [COLUMNS, *((*question, *about) for question, about in zip(questions, cells, strict=True))]
+    n, right = sum(one is not None for one in rights), sum(one is True for one in rights)
+    own = sum(bool(rows[i][2]) for i in known)  # answers that the file has
     about = {
-        "questions": len(questions), "in_table": in_table, "right": right, "unknown": len(questions) - len(known),
-        "share_right": right / in_table if in_table else None, "seconds": seconds,
-        "per_second": len(questions) / seconds,
+        "questions": len(questions), "in_table": sum(a.right is not None for a in answers), "judged": n, "right": right,
+        "unknown": len(questions) - len(known), "share_right": right / n if n else None, "seconds": seconds,
+        "per_second": len(questions) / seconds, "judged_by_file": own, "file_differs": other,
     }  # fmt: skip
     if output is not None:
         say_replaced(output)
         with writing(output, table_of(COLUMNS)) as stream:
-            stream.write(as_csv([COLUMNS, *rows]).encode())
+            stream.write(as_csv(table).encode())
     if json:
-        print_json(about if output else about | {"answers": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
+        print_json(
+            about if output else about | {"answers": [dict(zip(COLUMNS, row, strict=True)) for row in table[1:]]}
+        )
     elif output is None:
-        typer.echo(as_csv([COLUMNS, *rows]), nl=False)
-    share = f"{right} of {in_table} right ({right / in_table:.2%})" if in_table else "none in the table"
-    left = f", {about['unknown']} with names that are not known" if about["unknown"] else ""
-    paragraph(f"{count(len(questions), 'question')}{left}: {share}; {about['per_second']:.0f} per second", err=True)
+        typer.echo(as_csv(table), nl=False)
+    says = f"{right} of {n} right ({right / n:.2%})" if n else "none that could be judged"
+    if own:
+        says += f" by the {count(own, 'answer')} of {file}" + (", the others by the model's table" if own < n else "")
+    if other:
+        says += f"; to {other} of them the model's table has another answer"
+    for many, what in ((about["unknown"], "with names that are not known"), (len(known) - n, "not in the table")):
+        says += f"; {many} {what}" if many else ""
+    paragraph(f"{count(len(questions), 'question')}: {says}; {about['per_second']:.0f} per second", err=True)
+
+
+def _judge(knowledge: "Model", answers: "list[Answer]", own: list[str]) -> tuple[list[bool | None], int]:
+    """Whether each answer is right: by the file's ``own`` answers to that question, and by the table where it has none.
+    And to how many questions the table has none of the file's."""
+    expected: dict[tuple[str, str], set[str]] = {}
+    for answer, name in zip(answers, own, strict=True):
+        if name:
+            expected.setdefault((answer.subject, answer.relation), set()).add(_as_known(knowledge, name))
+    by_file = [expected.get((answer.subject, answer.relation), set()) for answer in answers]
+    rights = [a.answer in names if names else a.right for a, names in zip(answers, by_file, strict=True)]
+    other = (names and a.expected and not names & {*a.expected} for a, names in zip(answers, by_file, strict=True))
+    return rights, sum(map(bool, other))
+
+
+def _as_known(knowledge: "Model", name: str) -> str:
+    """An answer as the model's table writes it, if it has it."""
+    names = knowledge.names[2]
+    with suppress(FactholdError):
+        if (i := names.get(name)) is not None:
+            return names[i]
+    return name
 
 
 def _unknown(knowledge: "Model", question: tuple[str, str]) -> str:

@@ -1,5 +1,6 @@
 """facthold capacity: the most that a memory or a trained transformer of a given size holds."""
 
+import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -111,15 +112,18 @@ def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
         tried = [[probe["N"] for probe in seed["probes"]] for seed in result["per_seed"]]
         name, status = "N" if isinstance(cell, Capacity) else "S", result["status"]
         if status == AT_LEAST:
-            paragraph(
-                f"{name} = {min(map(max, tried))} or more: all that was tried is recalled, and the search ended there"
-            )
+            most, goal = min(map(max, tried)), "all" if cell.goal == 1 else f"at least {cell.goal:.4g}"
+            end = "and the search ended there"
+            if all_there_are := isinstance(cell, Capacity) and most == cell.most:
+                end = "and there cannot be more with these embeddings and outputs"
+            more = "" if all_there_are else " or more"
+            paragraph(f"{name} = {most}{more}: {goal} of what was tried is recalled at every size, {end}")
         else:
             meaning = MEANING.get(status, "seeds ended differently").format(name, min(map(min, tried), default=0))
             paragraph(f"no capacity: {status} ({meaning})")
     elif isinstance(cell, Capacity):
         spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
-        each = result["params_per_fact"] / cell.goal
+        each = result["n_params"] / math.ceil(cell.goal * result["N"] - 1e-9)  # so many must be right
         paragraph(f"N = {result['N']:.5g} ({spread}), {each:.4g} parameters per association recalled")
     else:
         low, high = result["N_min"], result["N_max"]

@@ -78,7 +78,7 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
     if any(name is not None for name in given):
         raise ValueError(f"take one of {names} and --file {file}")
     if len(given) == 2:
-        rows: Sequence[tuple[str, ...]] = read_questions(file)
+        rows: Sequence[tuple[str, ...]] = [(s, r) for s, r, _ in read_questions(file)]
     else:
         rows = [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in source_of(file).records]
         answers: dict[tuple[str, str], str] = {}
@@ -86,7 +86,7 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
             if answers.setdefault((s, r), a) != a:
                 raise FactholdError(f"{file}: ({s}, {r}) is to be {answers[s, r]!r} and {a!r}; keep one of them")
     check_rows(file, rows, "facts")
-    return rows
+    return list(dict.fromkeys(rows))  # a line that is there twice is one change
 
 
 def _change(
@@ -160,6 +160,8 @@ def _say(report: "Report") -> None:
     paragraph(
         f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
     )
+    if report.replaced:
+        paragraph(f"  the table had several answers; no longer right: {', '.join(report.replaced)}")
     if report.lost:
         lost = ", ".join(f"({subject}, {relation})" for subject, relation in report.lost)
         paragraph(f"  no longer right: {lost}")

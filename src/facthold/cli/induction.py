@@ -12,7 +12,7 @@ from facthold.cli import options as o
 from facthold.cli.app import command, heed
 from facthold.cli.induction_view import about_prediction, say_found, say_sequence
 from facthold.cli.inputs import refuse, say_replaced, writable_file
-from facthold.cli.printing import print_json, working
+from facthold.cli.printing import count, print_json, working
 from facthold.cli.texts import SHIPPED, counted, foretell_head
 from facthold.knowledge.settings import BUILT, PROBES, Settings, check_sequence
 
@@ -62,7 +62,7 @@ def induction(
         if random or built:
             raise ValueError(f"{'--random' if random else '--built'} {why}")
         refuse(why, text=text, **given, **training, output=output)
-        made, name, seconds = _loaded(model), str(model), None
+        made, name, seconds = _loaded(model), f"the text of {model}", None
     else:
         if built:
             refuse("is about training, and does not go with --built", **training)
@@ -104,7 +104,7 @@ def _made(
     from facthold.knowledge.induction import Lesson
 
     began = time.perf_counter()
-    with working("building" if settings.built else f"training {settings.protocol.steps} steps") as say:
+    with working("building" if settings.built else f"training {count(settings.protocol.steps, 'step')}") as say:
         made = Lesson.of(bigrams, settings).learnt(_news(say))
     return made, name, time.perf_counter() - began
 

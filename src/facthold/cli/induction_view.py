@@ -54,7 +54,7 @@ def say_found(a: dict[str, Any]) -> None:
     took = f" in {a['seconds']:.0f} s" if "seconds" in a else ""
     how = f"built{took} from the three memories of the slides"
     if not a["built"]:
-        how = f"trained{took}, {a['steps']} steps of {count(a['batch'], 'sequence')}, lr {a['lr']:g}"
+        how = f"trained{took}, {count(a['steps'], 'step')} of {count(a['batch'], 'sequence')}, lr {a['lr']:g}"
     paragraph(
         f"{a['text']}: {a['characters']:,} characters, {a['N']} different; K={a['K']}, {triggers}\n"
         f"two layers of attention, d={a['d']}, T={a['T']}: {how}\n"

@@ -114,9 +114,9 @@ def read_given(facts: Path | None, on_conflict: str | None, **other: Any) -> tup
     return read_facts(facts, on_conflict or "error")
 
 
-def read_questions(path: Path) -> list[tuple[str, str]]:
-    """The (subject, relation) of each row. The formats are those of facts; answers need not be there."""
-    return [(s.strip(), r.strip()) for s, r in questions_of(path)]
+def read_questions(path: Path) -> list[tuple[str, str, str]]:
+    """The (subject, relation, answer) of each row. The formats are those of facts; answers need not be there."""
+    return [(s.strip(), r.strip(), a.strip()) for s, r, a in questions_of(path)]
 
 
 def check_rows(path: Path, rows: Sequence[Any], what: str) -> None:

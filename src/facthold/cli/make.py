@@ -291,12 +291,13 @@ def _in_words(a: dict[str, Any]) -> str:
 
 def _say_memory(a: dict[str, Any], place: str) -> None:
     each = f"{a['params_per_fact']:.4g} per association recalled" if a["recall"] else "and nothing is recalled"
+    needed = count(math.ceil(a["bits_needed"] - ROUNDING), "bit")
     paragraph(
         f"{a['recipe']} ({place}): {a['recall']:.2%} of {count(a['N'], 'association')} recalled; "
         f"made in {a['seconds']:.2f} s\n"
         f"{_in_words(a)}\n"
-        f"{a['n_params']} parameters, {each}; "
-        f"{a['bits']:.0f} bits in float32, where {math.ceil(a['bits_needed'] - ROUNDING)} would tell all such maps "
+        f"{count(a['n_params'], 'parameter')}, {each}; "
+        f"{a['bits']:.0f} bits in float32, where {needed} would tell all such maps "
         f"apart; embeddings, beside them: {a['n_embeddings']:,} numbers"
     )
 

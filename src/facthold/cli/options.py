@@ -55,7 +55,9 @@ Model = Annotated[Path, typer.Argument(help="A transformer with its facts, as sa
 Subject = Annotated[str | None, typer.Argument(help="The subject, such as France.")]
 Relation = Annotated[str | None, typer.Argument(help="The relation, such as capital.")]
 
-Questions = Annotated[Path | None, named("--file", "Questions: a CSV with subject,relation, or any file of facts.")]
+Questions = Annotated[
+    Path | None, named("--file", "Questions: a CSV with subject,relation, or facts, whose answers then judge.")
+]
 TableFile = Annotated[Path | None, named("--output", "-o", "File to write.")]
 Redraw = Annotated[
     bool | None,

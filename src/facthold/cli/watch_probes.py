@@ -83,7 +83,7 @@ def _showing(probing: Probing, name: str, quiet: bool) -> Iterator[Callable[[int
             s = probing.settings
             paragraph(
                 f"{name}: two layers of attention with d={s.dimension} on sequences of T={s.T}; Adam with lr {s.lr:g}, "
-                f"{s.protocol.steps} steps of {count(s.batch, 'sequence')}"
+                f"{count(s.protocol.steps, 'step')} of {count(s.batch, 'sequence')}"
             )
         yield heard
 

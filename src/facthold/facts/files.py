@@ -107,6 +107,8 @@ def _quoted(name: str) -> str:
 
 def _probability(where: str, cell: str) -> float:
     try:
+        if "_" in cell:  # 0_0.5 is a number to Python alone
+            raise ValueError
         p = float(cell)
     except ValueError:
         reason = f"{_quoted(cell)}, which is not a number" if cell.strip() else "empty"

@@ -20,10 +20,12 @@ from facthold.facts.contents import check_fits, check_readable, contents_of, is_
 COLUMNS = ("subject", "relation", "answer")
 QUESTION = COLUMNS[:2]  # what a file of questions needs
 PROBABILITY = "p"
+BESIDE = {COLUMNS: (PROBABILITY,), QUESTION: COLUMNS[2:]}  # what may stand beside the columns that are needed
 WRITTEN = "write a list of objects with subject, relation and answer, or {subject: {relation: answer}}"
 
 Rows = Iterator[tuple[int, Sequence[Any]]]  # numbers, with subject, relation, answer and perhaps p as they stand there
-Reader = Callable[[Path, Sequence[str]], Rows]  # of a file, for these columns, and p
+Columns = tuple[str, ...]  # `COLUMNS` or `QUESTION`
+Reader = Callable[[Path, Columns], Rows]  # of a file, for these columns, and those `BESIDE` them
 Record = tuple[int, str, str, str, str | None]  # a number, subject, relation and answer as text, and p or None
 
 
@@ -64,12 +66,12 @@ def source_of(facts: Any) -> Source:
     return Source("facts", "row", rows)
 
 
-def questions_of(path: Path) -> Iterator[tuple[str, str]]:
-    """The (subject, relation) of each row of a file, which needs no answers."""
+def questions_of(path: Path) -> Iterator[tuple[str, str, str]]:
+    """The (subject, relation, answer) of each row of a file, which needs no answers: one that has none is empty."""
     name, unit, rows = _file(path, QUESTION)
     for number, values in rows:
-        s, r = (_as_text(f"{name}, {unit} {number}", *cell) for cell in zip(QUESTION, values, strict=False))
-        yield s, r
+        s, r, *a = (_as_text(f"{name}, {unit} {number}", *cell) for cell in zip(COLUMNS, values, strict=False))
+        yield s, r, a[0] if a else ""
 
 
 def ending_of(path: Path, known: Iterable[str]) -> str | None:
@@ -91,7 +93,7 @@ def check_named(path: Path, known: Iterable[str]) -> None:
         raise FactholdError(f"{path}: a name before the ending {path.name} is missing; write one, such as {named}")
 
 
-def _file(path: Path, columns: Sequence[str]) -> Source:
+def _file(path: Path, columns: Columns) -> Source:
     """The rows of a file in the format that the name says. What has no name of its own, such as a pipe, is CSV."""
     ending = ending_of(path, FORMATS)
     if ending is None and path.exists() and not path.is_file() and not path.is_dir():
@@ -117,18 +119,19 @@ def _no_column(where: str, name: str, there: Sequence[str]) -> FactholdError:
     return FactholdError(f"{where}: no column {name!r} among the columns {columns!r}{hint}")
 
 
-def _places(where: str, header: Sequence[str], columns: Sequence[str]) -> list[int]:
-    """Where the header has these columns, and p where it has it. Others are ignored."""
+def _places(where: str, header: Sequence[str], columns: Columns) -> list[int]:
+    """Where the header has these columns, and what may stand beside them. Others are ignored."""
     for name in columns:
         if name not in header:
             raise _no_column(where, name, header)
-    for name in (*columns, PROBABILITY):
+    wanted = (*columns, *BESIDE[columns])
+    for name in wanted:
         if header.count(name) > 1:
             raise FactholdError(f"{where}: the column {name!r} is there twice")
-    return [header.index(name) for name in (*columns, PROBABILITY) if name in header]
+    return [header.index(name) for name in wanted if name in header]
 
 
-def _separated(delimiter: str, path: Path, columns: Sequence[str]) -> Rows:
+def _separated(delimiter: str, path: Path, columns: Columns) -> Rows:
     """CSV and TSV: a header that names the columns, then a row a line, or several lines within quotes."""
     text = text_of(path)
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # how long a name may be is for `names.unfit` to say
@@ -227,7 +230,7 @@ class _Json:
         yield None, at + 1, None
 
 
-def _json(path: Path, columns: Sequence[str]) -> Rows:
+def _json(path: Path, columns: Columns) -> Rows:
     """A list of objects, a list of (subject, relation, answer), or {subject: {relation: answer}}."""
     json_text = _Json(path)
     at = json_text.skip(0)
@@ -247,14 +250,14 @@ def _checked_end(json_text: _Json, at: int) -> None:
         raise json_text.broken(at, f"more after its end{hint}")
 
 
-def _listed(json_text: _Json, at: int, columns: Sequence[str]) -> Rows:
+def _listed(json_text: _Json, at: int, columns: Columns) -> Rows:
     members = list(json_text.members(at))
     _checked_end(json_text, members.pop()[1])
     for _, start, value in members:
         yield json_text.line(start), _of_json(json_text.where(start), value, columns)
 
 
-def _nested(json_text: _Json, at: int, columns: Sequence[str]) -> Rows:
+def _nested(json_text: _Json, at: int, _: Columns) -> Rows:
     members = list(json_text.members(at))
     end = members.pop()[1]
     if set(COLUMNS) <= {key for key, *_ in members}:  # columns of a frame, or one fact
@@ -269,15 +272,15 @@ def _nested(json_text: _Json, at: int, columns: Sequence[str]) -> Rows:
             raise FactholdError(f"{json_text.where(start)}: {_shown(subject)} has {_shown(value)}; {WRITTEN}")
         *pairs, _ = json_text.members(start)
         for relation, place, answer in pairs:
-            yield json_text.line(place), (subject, relation, answer)[: len(columns)]
+            yield json_text.line(place), (subject, relation, answer)
 
 
-def _of_json(where: str, value: Any, columns: Sequence[str]) -> Sequence[Any]:
+def _of_json(where: str, value: Any, columns: Columns) -> Sequence[Any]:
     """Subject, relation, answer and perhaps p of an object or a list."""
     if isinstance(value, _Object):
         return [value[i][1] for i in _places(where, [name for name, _ in value], columns)]
     if isinstance(value, list) and len(columns) <= len(value) <= len(COLUMNS):
-        return value[: len(columns)]
+        return value
     raise FactholdError(f"{where}: {_shown(value)} is not an object with {', '.join(columns)}")
 
 
@@ -286,7 +289,7 @@ def _shown(value: Any) -> str:
     return brief(dict(value) if isinstance(value, _Object) else value)
 
 
-def _json_lines(path: Path, columns: Sequence[str]) -> Rows:
+def _json_lines(path: Path, columns: Columns) -> Rows:
     """An object a line."""
     lines = [(number, line) for number, line in enumerate(text_of(path).split("\n"), start=1) if line.strip()]
     if not lines:
@@ -303,7 +306,7 @@ def _json_lines(path: Path, columns: Sequence[str]) -> Rows:
         yield number, _of_json(where, value, columns)
 
 
-def _parquet(path: Path, columns: Sequence[str]) -> Rows:
+def _parquet(path: Path, columns: Columns) -> Rows:
     """Columns of text, numbers or booleans, as other tools write them."""
     needed = f"{path} needs pyarrow to be read: pip install 'facthold[parquet]'"
     pa, pq = optional(needed, "pyarrow", "pyarrow.parquet")
@@ -319,7 +322,7 @@ def _parquet(path: Path, columns: Sequence[str]) -> Rows:
         raise FactholdError(f"{path} is not Parquet that can be read: {str(error).splitlines()[0]}") from error
 
 
-def _frame(source: str, frame: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+def _frame(source: str, frame: Any, columns: Columns) -> Iterator[tuple[Any, ...]]:
     """A frame by its columns: those of pyarrow have names apart, and each library its own word for a list."""
     header = [str(name) for name in getattr(frame, "column_names", frame.columns)]
     ours = [frame[header[i]] for i in _places(source, header, columns)]

@@ -175,7 +175,7 @@ def parse(text: str, subjects: Names, relations: Names) -> Parsed:
     if len(text) > LONGEST:
         raise UnknownName(f"a question of {len(text)} characters is too long; ask for one fact in at most {LONGEST}")
     in_text = words(text)
-    of_s, of_r = _matches(in_text, subjects), _matches(in_text, relations)
+    of_s, of_r = (_as_typed(text, kind, _matches(in_text, kind)) for kind in (subjects, relations))
     longer = [match.places for match in (*of_s, *of_r)]
     of_s, of_r = ([f for f in kind if not any(f.places < places for places in longer)] for kind in (of_s, of_r))
     _demand(text, in_text, subjects, of_s, relations, of_r)
@@ -199,6 +199,15 @@ def _matches(in_text: Sequence[str], names: Names) -> list[_Match]:
         for end in range(start + 1, min(start + longest, len(in_text)) + 1)
         for number in names.by_words.get(tuple(in_text[start:end]), [])
     ]
+
+
+def _as_typed(text: str, names: Names, matches: list[_Match]) -> list[_Match]:
+    """Of names that differ by case or accents alone, the one that is typed as it stands in the table, if there is."""
+    typed, kept = clean(text), []
+    for places in _grouped(match.places for match in matches).values():
+        same = [matches[i] for i in places]
+        kept += [match for match in same if clean(names[match.number]) in typed] or same
+    return kept
 
 
 def _demand(

@@ -58,6 +58,7 @@ class Report:
     new: tuple[str, ...] = ()  # which names the table did not have: 'subject', 'answer'
     neurons: int = 0  # of its own that the fact got: new ones, or ones that no fact used
     lost: tuple[tuple[str, str], ...] = ()  # of the others that were right and no longer are, the first ones
+    replaced: tuple[str, ...] = ()  # where the fact had several right answers: all that are none any more
 
     @property
     def answer(self) -> str:
@@ -100,6 +101,8 @@ def changed(
     was, told = _renamed(known, held.said), others[: len(held.said)]
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
     said = _mostly(asked, _probed(asked, row))
+    had = known.table.right(row) if kind == "edit" else ()
+    replaced = tuple(known.names[2][a] for a in had if a not in table.right(row)) if len(had) > 1 else ()
 
     def tried(model: Transformer, matrix: str, size: float, neurons: int = 0) -> Model:
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
@@ -114,7 +117,7 @@ def changed(
             said, _mostly(now, probes), float(hits.mean()), matrix, size, int(size > 0),
             int(others.sum()), _mean(verdicts.recalled[right]), _mean(same[told]),
             model.n_params - known.n_params, new, neurons,
-            tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone),
+            tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone), replaced,
         )  # fmt: skip
         return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from facthold import knowledge
 from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, check_positive, with_article
-from facthold.facts.names import Names, parse
+from facthold.facts.names import Names, UnknownName, parse
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
 from facthold.knowledge import tables
@@ -162,7 +162,7 @@ class Model:
 
         ``.report`` says what it cost. See `knowledge.edit`, also for ``in_place``.
         """
-        row = self.find_row(subject, relation, "; take add for a new fact")
+        row = self.find_row(subject, relation, "; a new fact takes --add (Model.add)")
         problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
         return knowledge.edit.changed(self, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
@@ -236,7 +236,11 @@ class Model:
 
     def _numbers(self, questions: Iterable[tuple[Name, Name]]) -> Int[np.ndarray, "2 n"]:
         subjects, relations, _ = self.names
-        pairs = [(subjects.find(str(s)), relations.find(str(r))) for s, r in questions]
+        pairs = []
+        for s, r in ((str(s), str(r)) for s, r in questions):
+            if subjects.exact(s) is None and relations.exact(s) is not None and subjects.exact(r) is not None:
+                raise UnknownName(f"unknown subject {s!r}, which is a relation; the subject comes first: {r!r} {s!r}")
+            pairs.append((subjects.find(s), relations.find(r)))
         return np.array(pairs, np.int64).reshape(-1, 2).T
 
     def _outputs(self) -> Float[np.ndarray, "facts d"]:

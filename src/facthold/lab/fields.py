@@ -43,16 +43,22 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Each:
-    """A tuple of one value or more, of which each keeps the rules of a type."""
+    """A tuple of one value or more, of which each keeps the rules of a type. Of ``distinct`` ones none is there twice: a
+    size or a seed would be counted twice, and make an error look smaller than it is."""
 
     of: Any = int
+    distinct: bool = False
 
     def check(self, name: str, value: Any) -> None:
         if not value:
             raise ValueError(f"{name} is empty; give one or more")
+        rules, before = list(rules_of(self.of)), set[Any]()
         for one in value:
-            for rule in rules_of(self.of):
+            for rule in rules:
                 rule.check(name, one)
+            if self.distinct and one in before:
+                raise ValueError(f"{name} has {one} twice; give each once")
+            before.add(one)
 
 
 Rule = Between | OneOf | Each
@@ -62,9 +68,9 @@ Share = Annotated[float, Between(low=0, most=1)]
 Positive = Annotated[float, Between(low=0)]
 Tolerance = Annotated[float, Between(least=0, most=1)]  # relative width of a bracket: above 1 it says nothing
 Repeats = Annotated[int, Between(least=1, most=1000)]  # a number of seeds: each is a whole piece of work
-Seeds = Annotated[tuple[int, ...], Each()]
-Counts = Annotated[tuple[int, ...], Each(Count)]
-Shares = Annotated[tuple[float, ...], Each(Share)]
+Seeds = Annotated[tuple[int, ...], Each(distinct=True)]
+Counts = Annotated[tuple[int, ...], Each(Count, distinct=True)]
+Shares = Annotated[tuple[float, ...], Each(Share, distinct=True)]
 
 
 def check_fields(instance: Any) -> None:

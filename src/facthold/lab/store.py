@@ -217,6 +217,8 @@ class Store(contextlib.AbstractContextManager["Store"]):
         try:
             if self.path.is_dir():
                 raise self._refuse("it is a folder; give a file")
+            if self.path.exists() and not self.path.is_file():
+                raise self._refuse("it is a device or a pipe, which keeps nothing; give a file")
             if create and not self.path.parent.is_dir():
                 raise self._refuse(f"there is no folder {self.path.parent}; make it first, or check the name")
             if not create and not self.path.exists():

@@ -114,7 +114,8 @@ def test_the_figure_says_what_each_cut_leaves_and_draws_it() -> None:
     found = rows(0.3, -0.4, 0.0)
     lines = truncation.says(found)
     assert "right 50.0%, noise token 45.0%" in lines[0]
-    assert "F^2 dropped: right 80.0%, noise token 5.0%" in lines[1]
+    assert "to F^2 dropped, by seed: 50.0% to 80.0%, 50.0% to 80.0%" in lines[1]
+    assert "F^2 dropped: right 80.0%, noise token 5.0%" in lines[2]
     panels = truncation.plot(found).axes
     assert len(panels) == len(truncation.PANELS) == 4
     assert panels[2].get_title().startswith("margin of the right output")

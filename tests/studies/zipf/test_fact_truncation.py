@@ -80,7 +80,7 @@ def test_it_says_which_go_first_with_the_interval_and_what_is_saved() -> None:
     assert "mlp.V at rank 4: recall 36.0%" in text
     assert "the most frequent fourth of the subjects 60.0%, the rarest fourth 12.0% (difference [+0.43, +0.53])" in text
     assert "factors save +96 of 256 parameters" in text
-    assert "from rank 8 on the factors have more parameters than the matrix" in text
+    assert "from rank 7 on the factors have more parameters than the matrix" in text  # 7 (8 + 32) > 256
     turned = "\n".join(figure.says([row(0.1, 0.6, i) for i in range(3)]))
     assert "fourth of the subjects 10.0%, the rarest fourth 60.0%" in turned
 

@@ -39,6 +39,7 @@ class Grid:
     d: Count = 128
     T: Count = 256
     K: Count = 5
+    random: bool = False  # other triggers in each sequence, drawn by their frequency
     lr: Positive = 0.03
     steps: Count = 2400
     batch: Count = 32
@@ -84,7 +85,7 @@ def cells_of_kind(grid: Grid, kind: str) -> list[Cell]:
     if kind == GENERIC:
         return [
             GenericHead(
-                d=grid.generic_d, H=grid.generic_heads, T=grid.T, K=grid.K, lr=grid.generic_lr,
+                d=grid.generic_d, H=grid.generic_heads, T=grid.T, K=grid.K, random=grid.random, lr=grid.generic_lr,
                 batch=grid.generic_batch, steps=grid.generic_steps, check_every=grid.generic_check,
                 everywhere=False, seed=seed,
             )
@@ -132,7 +133,8 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     for i, (rule, words) in enumerate(RULES.items()):
         level = fmean(r["baselines"][rule] for r in rows)
         left.axhline(level, **style.GUIDE | {"linestyle": ("--", ":", "-.")[i]}, label=f"{words}: {level:.0%}")
-    left.set(title=f"outputs that the context tells (K = {rows[0]['K']}, T = {rows[0]['T']})",
+    triggers = "random" if rows[0]["random"] else "fixed"
+    left.set(title=f"outputs that the context tells (K = {rows[0]['K']}, {triggers}; T = {rows[0]['T']})",
              xlabel="sequences seen", ylabel="share right")  # fmt: skip
     two = of_kind(rows, TWO)
     for i, (matrix, words) in enumerate(PROBES.items()):
@@ -208,8 +210,9 @@ FIGURE = Figure(
     "Characters of tiny Shakespeare; after each of K triggers stands its output, another one in each sequence. Left: "
     "how often a trained model predicts an output from the second occurrence of its trigger on, and rules that do "
     "without induction. Right: how many associations of an induction head the matrices of two layers hold, by arg max. "
-    "The loss is over these outputs alone, and the three matrices are trained; embeddings, positions and the first "
-    "layer's output-value matrix are random and stay as they are. The usual transformer has layer norm, heads, MLPs "
-    "and learned embeddings, all of it trained by the same loss.",
+    "The loss is over these outputs alone. Of two layers the three matrices of an induction head are trained, and the "
+    "feed-forward memories where there are any; of one layer its two matrices, and its ReLU layer. Embeddings, "
+    "positions and the first of two output-value matrices are random and stay as they are. The usual transformer has "
+    "layer norm, heads, MLPs and learned embeddings, all of it trained by the same loss.",
     PRESETS, cells, plot, says=says,
 )  # fmt: skip

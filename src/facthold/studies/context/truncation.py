@@ -108,6 +108,9 @@ def says(rows: Sequence[Values]) -> list[str]:
     for how, group in sorted(grouped(sound(rows), protocol).items(), reverse=True):
         full = {name: fmean(r["full"][name] for r in group) for name in ("p_right", "p_noise", "margin", "looks")}
         lines.append(f"{how}: " + _words("nothing truncated", full))
+        if LAST in group[0]["cuts"] and DROPPED in group[0]["shares"]:
+            each = ", ".join(f"{r['full']['p_right']:.1%} to {at(r, LAST, DROPPED, 'p_right'):.1%}" for r in group)
+            lines.append(f"{how}: right, from nothing truncated to {LAST} dropped, by seed: {each}")
         told = group[0]["cuts"] if group[0]["optimiser"] == "sgd" else (LAST,)
         for cut, share in [(cut, DROPPED) for cut in told] + [(cut, TENTH) for cut in told if cut in MEMORY]:
             if share in group[0]["shares"]:
@@ -156,7 +159,8 @@ FIGURE = Figure(
     "One trigger; in training the noise token (the most frequent character that is no trigger) stands in place of its "
     "output half of the time, in the test never. Two layers, both with ReLU memories of width 4 d. Matrices are "
     "replaced by their best part of some rank, one at a time or two layers together, 0: dropped. F.W and F.V are the "
-    "first and the second matrix of a memory. Points: seeds; lines: means.",
+    "first and the second matrix of a memory. Points: seeds; lines: means. With one trigger the most frequent output "
+    "so far is always right: what rises is the context's answer over the noise, and not induction over that rule.",
     PRESETS, cells, plot, says=says,
 )  # fmt: skip
 

@@ -110,12 +110,17 @@ class Capacity(MemoryCell):
         N = max(2, round(self.guess))
         return memory_parts(N=N, d=self.d, M=self.M or N, m=self.m, scores=self.recipe.holds_scores)
 
+    @property
+    def most(self) -> int | None:
+        """The most associations that can exist; None where nothing limits them."""
+        limits = [self.d] if self.embeddings == "orthogonal" else []
+        limits += [self.M] if self.map in ("identity", "injective") and self.M is not None else []
+        return min(limits, default=None)
+
     def run(self) -> Result:
-        ceiling = round(16 * self.guess)  # far above any recipe, or all that can exist
-        if self.embeddings == "orthogonal":
-            ceiling = min(ceiling, self.d)
-        if self.map in ("identity", "injective") and self.M is not None:
-            ceiling = min(ceiling, self.M)
+        ceiling = round(16 * self.guess)  # far above any recipe
+        if self.most is not None:
+            ceiling = min(ceiling, self.most)
         ask = self._train if self.recipe.protocol else self._build
         search = Search(min(2, ceiling), ceiling, self.tolerance)
         capacity = summary(find_capacity(ask, self.seeds, self.guess, search))

@@ -113,10 +113,17 @@ def says(rows: Sequence[Values]) -> list[str]:
                 f"{fmean(f['asked'] for f in found):.1%}; factors save {one['saved']:+,} of {one['stored']:,} "
                 f"parameters; shares of the recall that are kept: {pairs}"
             )
-            dear = [f["r"] for f in of_cut(group[0], cut) if f["saved"] < 0]
-            if dear:
-                lines.append(f"{name}, {cut}: from rank {dear[0]} on the factors have more parameters than the matrix")
+            if (dear := too_dear(of_cut(group[0], cut))) is not None:
+                lines.append(f"{name}, {cut}: from rank {dear} on the factors have more parameters than the matrix")
     return lines
+
+
+def too_dear(ladder: Sequence[Mapping[str, Any]]) -> int | None:
+    """The rank from which on factors have more parameters than what they stand for, which may lie between two that were
+    tried; None where it is beyond the last."""
+    some = next(f for f in ladder if f["r"])
+    first = int(some["stored"] * some["r"] // (some["stored"] - some["saved"])) + 1  # they grow in proportion to it
+    return first if first <= ladder[-1]["r"] else None
 
 
 def _pair(found: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], a: str, b: str) -> str:
