@@ -257,7 +257,7 @@ def _listed(json_text: _Json, at: int, columns: Columns) -> Rows:
         yield json_text.line(start), _of_json(json_text.where(start), value, columns)
 
 
-def _nested(json_text: _Json, at: int, _: Columns) -> Rows:
+def _nested(json_text: _Json, at: int, columns: Columns) -> Rows:
     members = list(json_text.members(at))
     end = members.pop()[1]
     if set(COLUMNS) <= {key for key, *_ in members}:  # columns of a frame, or one fact

@@ -43,8 +43,8 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Each:
-    """A tuple of one value or more, of which each keeps the rules of a type. Of ``distinct`` ones none is there twice: a
-    size or a seed would be counted twice, and make an error look smaller than it is."""
+    """A tuple of one value or more, of which each keeps the rules of a type. Of ``distinct`` ones none is there twice:
+    a size or a seed would be counted twice, and make an error look smaller than it is."""
 
     of: Any = int
     distinct: bool = False
