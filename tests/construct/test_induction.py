@@ -30,9 +30,12 @@ def share(d: int, seed: int = 0, **wish: object) -> float:
     return float((hits & counted).sum() / counted.sum())
 
 
-def test_the_matrices_are_the_sums_of_the_slides() -> None:
-    model = induction_head(65, 20, 32, TRIGGERS, key=derive("sums"))
+@pytest.mark.parametrize("length_one", [False, True])
+def test_the_matrices_are_the_sums_of_the_slides(length_one: bool) -> None:
+    model = induction_head(65, 20, 32, TRIGGERS, key=derive("sums"), length_one=length_one)
     E, P, U = (np.asarray(x, np.float64) for x in (model.E, model.P, model.U))
+    for vectors in (E, P, U):
+        assert (np.linalg.norm(vectors, axis=1).std() < 1e-6) == length_one
     first, second = model.layers
     keys = E @ np.asarray(first.W_OV, np.float64).T
     sums = {
@@ -42,6 +45,11 @@ def test_the_matrices_are_the_sums_of_the_slides() -> None:
     }
     for name, W in (("W_KQ^1", first.W_KQ), ("W_KQ^2", second.W_KQ), ("W_OV^2", second.W_OV)):
         np.testing.assert_allclose(np.asarray(W), sums[name], atol=1e-4)
+
+
+def test_embeddings_of_one_length_need_fewer_dimensions() -> None:
+    gained = [share(128, seed, length_one=True) - share(128, seed) for seed in range(4)]
+    assert np.mean(gained) > 2 * np.std(gained, ddof=1) / 2
 
 
 def test_remapping_keeps_lengths_and_leaves_nothing_of_the_direction() -> None:

@@ -45,11 +45,14 @@ def untrained(
 
 def induction_head(
     N: int, T: int, d: int, triggers: Int[np.ndarray, " K"], *, key: PRNGKeyArray, c: float = SHARPNESS,
-    silent_first: bool = True,
+    silent_first: bool = True, length_one: bool = False,
 ) -> CausalTransformer:  # fmt: skip
-    """The construction, on the embeddings and with the W_OV^1 of `untrained`."""
+    """The construction, on the embeddings and with the W_OV^1 of `untrained`; ``length_one`` scales all embeddings to
+    the length 1. As they are, |p|^2 varies by sqrt(2/d), and the scores that should win vary with it."""
     start = untrained(N, T, d, key=key, silent_first=silent_first)
-    E, P, U, W_OV_1 = start.E, start.P, start.U, start.layers[0].W_OV
+    vectors = (start.E, start.P, start.U)
+    E, P, U = (v / jnp.linalg.norm(v, axis=1, keepdims=True) for v in vectors) if length_one else vectors
+    W_OV_1 = start.layers[0].W_OV
     asked = E[jnp.asarray(triggers)]
     W_KQ_1, W_KQ_2, W_OV_2 = c * P[1:].T @ P[:-1], c * asked.T @ (asked @ W_OV_1.T), U.T @ E
     first = Layer(W_KQ_1, W_OV_1, silent_first=silent_first)

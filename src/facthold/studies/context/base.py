@@ -86,6 +86,7 @@ class BuiltHead(BigramCell):
     recipe: Annotated[str, OneOf(RECIPES)] = RECIPES[0]
     c: Positive = 30.0  # the inverse temperature of outer products
     silent_first: bool = True
+    length_one: bool = False  # of all embeddings of outer products
 
     @property
     def cost(self) -> float:
@@ -98,8 +99,8 @@ class BuiltHead(BigramCell):
         task, key = self.task(), derive("induction", self.seed, self.d)
         if self.recipe == "solved":
             return solved_head(task, self.d, key=key, silent_first=self.silent_first)
-        triggers = self.triggers()
-        return induction_head(task.N, self.T, self.d, triggers, key=key, c=self.c, silent_first=self.silent_first)
+        options: dict[str, Any] = {"c": self.c, "silent_first": self.silent_first, "length_one": self.length_one}
+        return induction_head(task.N, self.T, self.d, self.triggers(), key=key, **options)
 
     def triggers(self) -> np.ndarray:
         task = self.task()

@@ -15,7 +15,8 @@ from facthold.studies.judging import FRESH, grouped
 
 OUTER, SOLVED = RECIPES
 LOUD = "outer products, position 0 not silenced"
-SERIES = (OUTER, LOUD, SOLVED, TRAINED)
+ONE = "outer products, embeddings of length 1"
+SERIES = (OUTER, LOUD, ONE, SOLVED, TRAINED)
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,10 @@ PRESETS = {
 }  # fmt: skip
 
 
-def built_cells(grid: Grid, sizes: Sequence[int], *, silent: bool) -> list[Cell]:
+def built_cells(grid: Grid, sizes: Sequence[int], *, silent: bool, length_one: bool = False) -> list[Cell]:
     """Heads of outer products: claims judge these too."""
-    return [BuiltHead(d=d, T=grid.T, K=grid.K, silent_first=silent, seed=s) for d in sizes for s in grid.seeds]
+    how: dict[str, Any] = {"T": grid.T, "K": grid.K, "silent_first": silent, "length_one": length_one}
+    return [BuiltHead(d=d, seed=s, **how) for d in sizes for s in grid.seeds]
 
 
 def searches(grid: Grid) -> list[Cell]:
@@ -63,7 +65,7 @@ def searches(grid: Grid) -> list[Cell]:
 
 def cells(grid: Grid) -> list[Cell]:
     built = [cell for silent in (True, False) for cell in built_cells(grid, grid.d, silent=silent)]
-    return [*built, *searches(grid)]
+    return [*built, *built_cells(grid, grid.d, silent=True, length_one=True), *searches(grid)]
 
 
 def points(rows: Sequence[Values]) -> dict[str, list[dict[str, Any]]]:
@@ -73,7 +75,8 @@ def points(rows: Sequence[Values]) -> dict[str, list[dict[str, Any]]]:
         if r["kind"] == SmallestHead.kind:
             found[r["recipe"]] += r["tried"]
         elif r["kind"] == BuiltHead.kind:
-            found[OUTER if r["silent_first"] else LOUD].append({name: r[name] for name in ("d", "accuracy", "probes")})
+            label = ONE if r["length_one"] else OUTER if r["silent_first"] else LOUD
+            found[label].append({name: r[name] for name in ("d", "accuracy", "probes")})
     return found
 
 
@@ -84,7 +87,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         measures = [lambda head: head["accuracy"], *(lambda head, m=m: head["probes"][m] for m in MEMORIES)]
         for panel, measure in zip(axes, measures, strict=True):
             means = [(d, fmean(measure(head) for head in group)) for d, group in by_d.items()]
-            look = {"markersize": 8 - 1.5 * i, "linestyle": (0, (4, 2)) if label == LOUD else "-"}  # many are at 1
+            look = {"markersize": 8 - 1.3 * i, "linestyle": (0, (4, 2)) if label == LOUD else "-"}  # many are at 1
             style.points(panel, means, i, label=label, **look)
             panel.plot([h["d"] for h in heads], [measure(h) for h in heads], ".", color=style.COLOURS[i], alpha=0.4)
     goal = next((r["goal"] for r in rows if r["kind"] == SmallestHead.kind), 0.99)
@@ -128,7 +131,8 @@ FIGURE = Figure(
     "probes", "How wide an induction head must be", "slides: memory recall probes; beyond: solved heads",
     "Over the embedding dimension d: how many outputs in context a head of two layers predicts, and how many of its "
     "associations each of its matrices holds, by arg max. Outer products are the construction of the slides with an "
-    "inverse temperature of 30; with position 0 silenced, attention writes nothing there. Solved heads have each "
-    "matrix by a convex problem of its own. Solved and trained points: what searches for the smallest d have tried.",
+    "inverse temperature of 30; with position 0 silenced, attention writes nothing there; embeddings are N(0, 1/d), or "
+    "scaled to length 1. Solved heads have each matrix by a convex problem of its own. Solved and trained points: what "
+    "searches for the smallest d have tried.",
     PRESETS, cells, plot, says=says,
 )  # fmt: skip
