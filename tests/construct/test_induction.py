@@ -47,6 +47,13 @@ def test_the_matrices_are_the_sums_of_the_slides(length_one: bool) -> None:
         np.testing.assert_allclose(np.asarray(W), sums[name], atol=1e-4)
 
 
+def test_more_sharpness_does_not_help() -> None:
+    """What is left are noise and a wrong arg max, which an inverse temperature makes only surer."""
+    for d in (128, 192):
+        for seed in range(4):
+            assert share(d, seed, c=4 * SHARPNESS) <= share(d, seed) + 0.005
+
+
 def test_embeddings_of_one_length_need_fewer_dimensions() -> None:
     gained = [share(128, seed, length_one=True) - share(128, seed) for seed in range(4)]
     assert np.mean(gained) > 2 * np.std(gained, ddof=1) / 2
