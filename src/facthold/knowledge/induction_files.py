@@ -14,7 +14,7 @@ from facthold.context.baselines import NAMES
 from facthold.context.bigrams import Bigrams
 from facthold.knowledge.settings import PROBES, Settings
 from facthold.models.causal import CausalTransformer, Layer
-from facthold.models.saving import OF_TEXT, check_finite
+from facthold.models.saving import IN_CONTEXT, check_finite
 
 if TYPE_CHECKING:
     from facthold.knowledge.induction import Induction
@@ -33,11 +33,11 @@ def save(path: str | Path, made: "Induction") -> Path:
     arrays["text.unigrams"] = bigrams.unigrams.astype(np.int64)
     arrays["text.pairs"] = np.stack([first, second, bigrams.counts[first, second]], axis=1).astype(np.int64)
     about: dict[str, Any] = {
-        "model": OF_TEXT, "settings": asdict(made.settings), "silent_first": model.layers[0].silent_first,
+        "model": IN_CONTEXT, "settings": asdict(made.settings), "silent_first": model.layers[0].silent_first,
         "characters": "".join(bigrams.characters), "found": {name: getattr(made, name) for name in FOUND},
     }  # fmt: skip
     contents = tensors_as_bytes(arrays, about)
-    with writing(path, model_of(OF_TEXT)) as stream:
+    with writing(path, model_of(IN_CONTEXT)) as stream:
         stream.write(contents)
     return Path(path)
 
@@ -50,7 +50,7 @@ def load(path: str | Path) -> "Induction":
     if not path.is_file():
         raise FactholdError(f"{path} is no model file" if path.exists() else f"no such model file: {path}")
     arrays, about = read_tensors(path)
-    if about.get("model") != OF_TEXT:
+    if about.get("model") != IN_CONTEXT:
         raise FactholdError(f"{path} is a facthold model, but of no text; facthold induction -o writes one that is")
     try:
         bigrams = _bigrams(about["characters"], arrays["text.unigrams"], arrays["text.pairs"])

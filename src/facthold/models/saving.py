@@ -30,7 +30,7 @@ from facthold.models.transformer import Transformer
 
 ARRAY = np.ndarray | jax.Array
 MODELS = {kind.__name__: kind for kind in (LinearMemory, LowRankMemory, MLPMemory, Transformer)}
-OF_TEXT = "CausalTransformer"  # what `facthold.knowledge.induction_files` writes, in the same format
+IN_CONTEXT = "CausalTransformer"  # what `facthold.knowledge.induction_files` writes, in the same format
 FACTS = ("subjects", "relations", "answers")
 EMBEDDINGS = ("problem.phi", "problem.E", "problem.U", "problem.changed", "problem.changed_phi")
 LONGEST = 1 << 16  # T at most: a prompt of that length for each fact is made at once
@@ -117,7 +117,7 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
         raise FactholdError(f"{path} is no model file" if there else f"no such model file: {path}")
     check_memory(f"reading {path}", COPIES * Path(path).stat().st_size, "open it where there is more")
     arrays, about = read_tensors(path)
-    if about.get("model") == OF_TEXT:
+    if about.get("model") == IN_CONTEXT:
         asked = command("induction", model=path)
         raise FactholdError(f"{path} is a model of a text and knows no facts; ask it with: {asked}")
     if about.get("model") not in list(MODELS):
