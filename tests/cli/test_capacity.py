@@ -1,7 +1,6 @@
 """facthold capacity: of memories and of trained transformers; what it says, stores and refuses."""
 
 import json
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -23,12 +22,16 @@ def test_the_capacity_of_a_memory_is_found_and_kept(folder: Path, run: Run) -> N
     tried = json.loads(run("capacity", "-d", "8", "--seeds", "1", "--embeddings", "orthogonal", "--json")[1])
     largest = max(probe["N"] for probe in tried["per_seed"][0]["probes"])
     assert largest == 8  # as many as there are dimensions
+    assert (tried["N"], tried["at_least"], tried["can_be_more"]) == (None, 8, False)
     assert "N = 8: at least 0.99 of what was tried is recalled at every size, and there cannot be more" in out
     out = run("capacity", "-d", "4", "--seeds", "1", "--accuracy", "0.001")[1]
     assert "N = 32 or more: at least 0.001 of what was tried is recalled at every size, and the search" in out
     out = run("capacity", "-d", "2", "--seeds", "1", "--accuracy", "0.6")[1]
-    N, each = re.search(r"N = (\d+) .*, (\S+) parameters per association recalled", out).groups()  # type: ignore[union-attr]
-    assert float(each) == 4 / math.ceil(0.6 * int(N))
+    each = re.search(r", (\S+) parameters per association recalled", out)
+    assert each is not None
+    (search,) = json.loads(run("capacity", "-d", "2", "--seeds", "1", "--accuracy", "0.6", "--json")[1])["per_seed"]
+    (best,) = [probe for probe in search["probes"] if probe["N"] == search["stored"]]
+    assert float(each[1]) == pytest.approx(4 / (best["accuracy"] * best["N"]), rel=1e-3)
     out = run("capacity", "-d", "1", "--seeds", "1")[1]
     assert "no capacity: search floor (not even N = 2 is recalled, the smallest that was tried)" in out
 

@@ -147,3 +147,22 @@ def test_a_file_that_wants_two_answers_to_one_question_is_refused(models: Path, 
     assert code == 2
     assert "both.csv: (France, capital) is to be 'Lyon' and 'Nice'; keep one of them" in err
     assert not Path("new.safetensors").exists()
+
+
+@pytest.mark.parametrize("again", ["FRANCE,Capital,Nice", "France,capital,Nice"])
+def test_two_answers_to_one_question_are_refused_however_it_is_written(
+    again: str, models: Path, refuses: Callable[..., str]
+) -> None:
+    Path("e.csv").write_text(f"subject,relation,answer\nfrance,capital,Lyon\n{again}\n")
+    line = refuses("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
+    assert "is to be 'Lyon' and 'Nice'; keep one of them" in line
+    assert not Path("e.safetensors").exists()
+
+
+def test_facts_that_were_to_change_are_no_other_facts(models: Path, run: Run) -> None:
+    """A line twice is one change; and one that changes nothing is not counted among the others."""
+    rows = ["France,capital,Paris", "FRANCE,capital,Paris", "Peru,capital,Lima"]
+    Path("e.csv").write_text("\n".join(["subject,relation,answer", *rows]))
+    about = json.loads(run("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors", "--json")[1])
+    assert len(about["changes"]) == 2
+    assert about["others"] == about["facts"] - 2

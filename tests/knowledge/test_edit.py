@@ -286,7 +286,7 @@ def test_an_answer_with_or_in_its_name_is_one_answer() -> None:
     assert still_held([done.report], Model(start.model, done.problem)) == 0  # the model as it was still says it
 
 
-def test_only_the_very_name_is_a_known_answer_or_subject() -> None:
+def test_only_the_very_name_is_a_known_answer() -> None:
     model, problem = known.countries()
     done = Model(model, problem).edit("france", "capital", " PARIS")
     assert (done.report.answer, done.report.said, done.report.new) == ("PARIS", "PARIS", ("answer",))
@@ -297,8 +297,22 @@ def test_only_the_very_name_is_a_known_answer_or_subject() -> None:
     assert once.edit("Italy", "capital", composed).problem.table.A == problem.table.A + 1
     two_lines = Model(model, problem).edit("Ghana", "capital", "a\nb  c")
     assert two_lines.problem.table.labels.answers[-1] == "a\nb  c"  # as a file of facts has it
-    other = Model(model, problem).add("peru", "capital", "Cusco")
-    assert (other.report.subject, other.report.new) == ("peru", ("subject", "answer"))
+    with pytest.raises(FactholdError, match=r"\(peru, capital\) is in the table; to change its answer"):
+        Model(model, problem).add("peru", "capital", "Cusco")
+
+
+def test_a_new_answer_says_which_known_ones_it_is_like() -> None:
+    model, problem = known.countries()
+    done = Model(model, problem).edit("France", "capital", "rome")
+    assert (done.report.new, done.report.alike) == (("answer",), ("Rome",))
+    assert Model(model, problem).edit("France", "capital", "Lyon").report.alike == ()
+
+
+def test_a_fact_is_added_to_a_subject_that_is_known_however_it_is_written() -> None:
+    model, problem = known.countries()
+    added = Model(model, problem).add("SUDAN", "official_language", "Arabic")
+    assert added.report.subject == "Sudan"
+    assert added.table.S == problem.table.S
 
 
 def test_a_new_name_is_drawn_by_the_name_alone() -> None:

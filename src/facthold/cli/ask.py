@@ -16,6 +16,7 @@ from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import check_rows, read_questions, refuse, say_replaced, understand, writable_file
 from facthold.cli.printing import count, paragraph, print_json, printable, show, working
+from facthold.facts.names import blank
 from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
 
@@ -67,23 +68,24 @@ def ask(
     if file is not None:
         _answer_file(knowledge, file, output, noise, seed, json)
     elif prompt is not None:
-        _say(knowledge.ask_prompt(prompt, **options), json, all)
+        _say(knowledge.ask_prompt(prompt, **options), json, all, understood=True)
     elif subject is not None and relation is not None:
         _say(knowledge.ask(subject, relation, **options), json, all)
     else:
         _converse(knowledge, options, json, all)
 
 
-def _say(answer: "Answer", json: bool, all: bool) -> None:
+def _say(answer: "Answer", json: bool, all: bool, understood: bool = False) -> None:
     if json:
         return print_json(answer.as_json())
     answer = printable(answer)
     if all and answer.all:
         return _say_all(answer)
     paragraph(answer.answer)
-    judged = VERDICTS[answer.right]
-    if answer.right is False:
-        judged += f" (the table has {' or '.join(answer.expected)})"
+    notes = [f"the table has {' or '.join(answer.expected)}"] if answer.right is False else []
+    if understood:  # words that are not known go unheard: 'Guinea-Bissau' where there is a Guinea alone
+        notes.append(f"asked: {answer.subject}, {answer.relation}")
+    judged = VERDICTS[answer.right] + (f" ({'; '.join(notes)})" if notes else "")
     beside = "its rivals" if answer.right is not None else "the runner-up"
     paragraph(f"{judged}; probability {answer.probability:.2%}, margin {answer.margin:.4g} over {beside}")
     for guess in answer.runners_up:
@@ -128,7 +130,7 @@ def _converse(knowledge: "Model", options: dict[str, Any], json: bool, all: bool
         if json:
             typer.echo(json_text.dumps(answer.as_json(), ensure_ascii=False, default=str))
         else:
-            _say(answer, json, all)
+            _say(answer, json, all, understood=True)
         sys.stdout.flush()
     if not asked and not sys.stdin.isatty():
         raise FactholdError("there was no question; give SUBJECT RELATION, --prompt or --file, or a question a line")
@@ -140,22 +142,26 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
     rows = read_questions(file)
     check_rows(file, rows, "questions")
     start = time.perf_counter()
-    questions = [(s, r) for s, r, _ in rows]
-    problems = [_unknown(knowledge, question) for question in questions]
-    known = [i for i, problem in enumerate(problems) if not problem]
-    answers = knowledge.ask_all([questions[i] for i in known], noise=noise, seed=seed)
+    problems = [_unknown(knowledge, (s, r)) for s, r, _ in rows]
+    known = [row for row, problem in zip(rows, problems, strict=True) if not problem]
+    answers = knowledge.ask_all([(s, r) for s, r, _ in known], noise=noise, seed=seed)
     seconds = time.perf_counter() - start
-    rights, other = _judge(knowledge, answers, [rows[i][2] for i in known])
-    judged = zip(answers, rights, strict=True)
-    answered = ((a.answer, f"{a.margin:.6g}", f"{a.probability:.6g}", VERDICTS[right]) for a, right in judged)
+    expected = _by_file(knowledge, answers, [a for *_, a in known])
+    judged = [_judged(answer, expected.get((answer.subject, answer.relation))) for answer in answers]
+    answered = iter([(a.answer, margin, f"{a.probability:.6g}", VERDICTS[right]) for a, (right, margin) in
+                     zip(answers, judged, strict=True)])  # fmt: skip
     cells = [("", "", "", problem) if problem else next(answered) for problem in problems]
-    table = [COLUMNS, *((*question, *about) for question, about in zip(questions, cells, strict=True))]
-    n, right = sum(one is not None for one in rights), sum(one is True for one in rights)
-    own = sum(bool(rows[i][2]) for i in known)  # answers that the file has
+    table = [COLUMNS, *((s, r, *about) for (s, r, _), about in zip(rows, cells, strict=True))]
+    # a question that is asked twice is one
+    each = {(a.subject, a.relation): (a, right) for a, (right, _) in zip(answers, judged, strict=True)}
+    unknown = {row[:2] for row, problem in zip(rows, problems, strict=True) if problem}
+    n, right = (sum(keep(r) for _, r in each.values()) for keep in (lambda r: r is not None, bool))
+    other = sum(bool(a.expected) and expected.get(key, {*a.expected}) != {*a.expected} for key, (a, _) in each.items())
     about = {
-        "questions": len(questions), "in_table": sum(a.right is not None for a in answers), "judged": n, "right": right,
-        "unknown": len(questions) - len(known), "share_right": right / n if n else None, "seconds": seconds,
-        "per_second": len(questions) / seconds, "judged_by_file": own, "file_differs": other,
+        "questions": len(each) + len(unknown), "rows": len(rows),
+        "in_table": sum(a.right is not None for a, _ in each.values()), "judged": n, "right": right,
+        "unknown": len(unknown), "share_right": right / n if n else None, "seconds": seconds,
+        "per_second": len(rows) / seconds, "judged_by_file": len(expected), "file_differs": other,
     }  # fmt: skip
     if output is not None:
         say_replaced(output)
@@ -167,27 +173,40 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
         )
     elif output is None:
         typer.echo(as_csv(table), nl=False)
+    paragraph(_summary(about, len(each) - n, file), err=True)
+
+
+def _summary(about: dict[str, Any], missing: int, file: Path) -> str:
+    """What was asked, what of it is right and by what, and what could not be judged."""
+    n, right, own = about["judged"], about["right"], about["judged_by_file"]
+    asked = count(about["questions"], "question")
+    if about["rows"] > about["questions"]:
+        asked += f" in {about['rows']} rows"
     says = f"{right} of {n} right ({right / n:.2%})" if n else "none that could be judged"
     if own:
-        says += f" by the {count(own, 'answer')} of {file}" + (", the others by the model's table" if own < n else "")
-    if other:
-        says += f"; to {other} of them the model's table has another answer"
-    for many, what in ((about["unknown"], "with names that are not known"), (len(known) - n, "not in the table")):
+        says += f" by the answers of {file}" + (f" to {own} of them, the others by the table" if own < n else "")
+    if about["file_differs"]:
+        says += f"; to {about['file_differs']} of them the model's table has other answers, or more"
+    for many, what in ((about["unknown"], "with names that are not known or not clear"), (missing, "not in the table")):
         says += f"; {many} {what}" if many else ""
-    paragraph(f"{count(len(questions), 'question')}: {says}; {about['per_second']:.0f} per second", err=True)
+    return f"{asked}: {says}; {about['per_second']:.0f} per second"
 
 
-def _judge(knowledge: "Model", answers: "list[Answer]", own: list[str]) -> tuple[list[bool | None], int]:
-    """Whether each answer is right: by the file's ``own`` answers to that question, and by the table where it has none.
-    And to how many questions the table has none of the file's."""
+def _by_file(knowledge: "Model", answers: "list[Answer]", own: list[str]) -> dict[tuple[str, str], set[str]]:
+    """The file's ``own`` answers to each question to which it has some; one that cannot be seen is none."""
     expected: dict[tuple[str, str], set[str]] = {}
     for answer, name in zip(answers, own, strict=True):
-        if name:
+        if not blank(name):
             expected.setdefault((answer.subject, answer.relation), set()).add(_as_known(knowledge, name))
-    by_file = [expected.get((answer.subject, answer.relation), set()) for answer in answers]
-    rights = [a.answer in names if names else a.right for a, names in zip(answers, by_file, strict=True)]
-    other = (names and a.expected and not names & {*a.expected} for a, names in zip(answers, by_file, strict=True))
-    return rights, sum(map(bool, other))
+    return expected
+
+
+def _judged(answer: "Answer", expected: set[str] | None) -> tuple[bool | None, str]:
+    """Whether an answer is right, by the file's answers or else by the table; and its margin, which is the table's:
+    none where the file has others."""
+    if expected is None or expected == {*answer.expected}:
+        return answer.right, f"{answer.margin:.6g}"
+    return answer.answer in expected, ""
 
 
 def _as_known(knowledge: "Model", name: str) -> str:
@@ -200,12 +219,13 @@ def _as_known(knowledge: "Model", name: str) -> str:
 
 
 def _unknown(knowledge: "Model", question: tuple[str, str]) -> str:
-    """What is not known, or not clear, of a question: 'unknown subject', 'unknown relation' or nothing."""
+    """What is not known, or not clear, of a question: 'unknown subject', 'unclear relation' or nothing."""
     for names, name in zip(knowledge.names, question, strict=False):
-        with suppress(FactholdError):
-            if names.get(name) is not None:
-                continue
-        return f"unknown {names.what}"
+        try:
+            if names.get(name) is None:
+                return f"unknown {names.what}"
+        except FactholdError:
+            return f"unclear {names.what}"
     return ""
 
 

@@ -1,7 +1,7 @@
 """facthold capacity: the most that a memory or a trained transformer of a given size holds."""
 
-import math
 from dataclasses import fields, replace
+from statistics import fmean
 from typing import Any
 
 import typer
@@ -83,7 +83,7 @@ def capacity(
     cell = Capacity(method=recipe, **options) if in_memory else _transformer(options)
     _foretell_memory(cell)
     (row,) = compute_cells("capacity", [cell], store, place)
-    print_json(row.result) if json else _say(row.result, cell)
+    print_json(row.result | _ended(row.result, cell)) if json else _say(row.result, cell)
 
 
 def _foretell_memory(cell: Capacity | FactCapacity) -> None:
@@ -106,24 +106,36 @@ def _transformer(options: dict[str, Any]) -> FactCapacity:
     return FactCapacity(**options)
 
 
+def _recalled(seed: dict[str, Any]) -> float:
+    """How many associations a search recalls at the largest N that it found to be stored."""
+    return next(float(probe["accuracy"] * probe["N"]) for probe in seed["probes"] if probe["N"] == seed["stored"])
+
+
+def _ended(result: dict[str, Any], cell: Capacity | FactCapacity) -> dict[str, Any]:
+    """Of a search that ended above all that it tried: how much is held at least, and whether there can be more."""
+    if result["status"] != AT_LEAST:
+        return {}
+    least = min(max(probe["N"] for probe in seed["probes"]) for seed in result["per_seed"])
+    return {"at_least": least, "can_be_more": not (isinstance(cell, Capacity) and least == cell.most)}
+
+
 def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
     seeds = count(len(cell.seeds), "seed")
     if result["N"] is None:
         tried = [[probe["N"] for probe in seed["probes"]] for seed in result["per_seed"]]
         name, status = "N" if isinstance(cell, Capacity) else "S", result["status"]
         if status == AT_LEAST:
-            most, goal = min(map(max, tried)), "all" if cell.goal == 1 else f"at least {cell.goal:.4g}"
-            end = "and the search ended there"
-            if all_there_are := isinstance(cell, Capacity) and most == cell.most:
-                end = "and there cannot be more with these embeddings and outputs"
-            more = "" if all_there_are else " or more"
-            paragraph(f"{name} = {most}{more}: {goal} of what was tried is recalled at every size, {end}")
+            ended, goal = _ended(result, cell), "all" if cell.goal == 1 else f"at least {cell.goal:.4g}"
+            more, end = " or more", "and the search ended there"
+            if not ended["can_be_more"]:
+                more, end = "", "and there cannot be more with these embeddings and outputs"
+            paragraph(f"{name} = {ended['at_least']}{more}: {goal} of what was tried is recalled at every size, {end}")
         else:
             meaning = MEANING.get(status, "seeds ended differently").format(name, min(map(min, tried), default=0))
             paragraph(f"no capacity: {status} ({meaning})")
     elif isinstance(cell, Capacity):
         spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
-        each = result["n_params"] / math.ceil(cell.goal * result["N"] - 1e-9)  # so many must be right
+        each = result["n_params"] / fmean(map(_recalled, result["per_seed"]))
         paragraph(f"N = {result['N']:.5g} ({spread}), {each:.4g} parameters per association recalled")
     else:
         low, high = result["N_min"], result["N_max"]

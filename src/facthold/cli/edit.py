@@ -58,6 +58,7 @@ def edit(
     from facthold.knowledge.model import Model, load
 
     start = load(model)
+    rows = _apart(file, rows, start)
     writable_file(output, OF_FACTS)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
     reports, end = _change(change, start, rows)
@@ -81,12 +82,20 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
         rows: Sequence[tuple[str, ...]] = [(s, r) for s, r, _ in read_questions(file)]
     else:
         rows = [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in source_of(file).records]
-        answers: dict[tuple[str, str], str] = {}
-        for s, r, a in rows:
-            if answers.setdefault((s, r), a) != a:
-                raise FactholdError(f"{file}: ({s}, {r}) is to be {answers[s, r]!r} and {a!r}; keep one of them")
     check_rows(file, rows, "facts")
-    return list(dict.fromkeys(rows))  # a line that is there twice is one change
+    return rows
+
+
+def _apart(file: Path | None, rows: Sequence[tuple[str, ...]], known: "Model") -> list[tuple[str, ...]]:
+    """Each fact once: a line that is there twice is one change, and two answers to one question are refused, however
+    its names are written."""
+    first: dict[tuple[str | int, ...], tuple[str, ...]] = {}
+    for row in rows:
+        key = tuple(names.meant(name) for names, name in zip(known.names, row[:2], strict=False))
+        before = first.setdefault(key, row)
+        if before[2:] != row[2:]:
+            raise FactholdError(f"{file}: ({row[0]}, {row[1]}) is to be {before[2]!r} and {row[2]!r}; keep one of them")
+    return list(first.values())
 
 
 def _change(
@@ -118,7 +127,7 @@ def _finish(
 
     failed = [report for report in reports if not report.done]
     written = force or not failed
-    kept, unchanged, others = specificity(start, end)
+    kept, unchanged, others = specificity(start, end, but={(report.subject, report.relation) for report in reports})
     about = {
         "efficacy": still_held(reports, end), "specificity": kept, "unchanged": unchanged, "others": others,
         "facts": len(end.table), "n_params": end.n_params, "more_params": end.n_params - start.n_params,
@@ -150,6 +159,8 @@ def _say(report: "Report") -> None:
 
     report = printable(report)
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
+    if report.alike:
+        new += f"; the table has {' and '.join(map(repr, report.alike))} too, which is another"
     done = DONE["nothing"] if report.matrix == NOTHING else DONE[report.kind]
     paragraph(f"{done.format(report)}{new}; {report.how}")
     so = "not said" if report.kind == "forget" else "said so"

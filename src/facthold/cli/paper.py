@@ -147,6 +147,8 @@ def reproduce(
         _print_fits(drawn)
     if done.claims:
         _print_claims(done.claims, preset, store)
+    elif not figures_only:
+        paragraph("no claim was judged: none shares its results with these figures at these sizes")
     for drawn in done.figures:
         for file in drawn.files:
             typer.echo(f"picture: {file}")

@@ -124,6 +124,19 @@ class Names:
             raise UnknownName(f"the {self.what} {name!r} is not clear: {meant}; write it as it stands in the table")
         return like[0] if like else None
 
+    def meant(self, name: str) -> str | int:
+        """The number of a name that is known and clear; else the name without case and accents. Two spellings of one
+        name have one."""
+        try:
+            i = self.get(name)
+        except UnknownName:
+            return clean(name)
+        return fold(name) if i is None else i
+
+    def alike(self, name: str) -> list[str]:
+        """The names that differ from this one by case, accents and spaces alone."""
+        return [self.names[i] for i in self._folded.get(fold(name), []) if self.names[i] != clean(name)]
+
     def exact(self, name: str) -> int | None:
         """The number of the name as it stands; None where only case or accents are the same, or nothing is."""
         return self._numbers.get(clean(name))

@@ -148,8 +148,11 @@ def check_distribution(weights: Sequence[float] | np.ndarray, table: FactTable) 
         raise ValueError(f"p(s, r) must have one number for each of {len(table)} facts, not the shape {p.shape}")
     if not np.isfinite(p).all() or (p < 0).any():
         raise ValueError(f"p(s, r) must not be negative or infinite, and its smallest value is {p.min()}")
-    if abs(p.sum() - 1) > 1e-6:
-        raise ValueError(f"p(s, r) must sum to 1, and sums to {p.sum():.9g}; divide it by its sum")
+    with np.errstate(over="ignore"):
+        total = float(p.sum())
+    if abs(total - 1) > 1e-6:
+        way = "divide it by its sum" if 0 < total < np.inf else "give how often each fact is asked for"
+        raise ValueError(f"p(s, r) must sum to 1, and sums to {total:.9g}; {way}")
     return p
 
 

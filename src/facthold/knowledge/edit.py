@@ -5,7 +5,7 @@ the fact gets a neuron of its own (or four), if one can be on at this fact alone
 weights. Each change is judged on the model as it will be saved, in float32, with prompts that it was not made from.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -58,6 +58,7 @@ class Report:
     new: tuple[str, ...] = ()  # which names the table did not have: 'subject', 'answer'
     neurons: int = 0  # of its own that the fact got: new ones, or ones that no fact used
     lost: tuple[tuple[str, str], ...] = ()  # of the others that were right and no longer are, the first ones
+    alike: tuple[str, ...] = ()  # answers of the table that differ from a new one by case or accents alone
     replaced: tuple[str, ...] = ()  # where the fact had several right answers: all that are none any more
 
     @property
@@ -102,6 +103,7 @@ def changed(
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
     said = _mostly(asked, _probed(asked, row))
     had = known.table.right(row) if kind == "edit" else ()
+    alike = tuple(known.names[2].alike(start.names[2][named[0]])) if "answer" in new else ()
     replaced = tuple(known.names[2][a] for a in had if a not in table.right(row)) if len(had) > 1 else ()
 
     def tried(model: Transformer, matrix: str, size: float, neurons: int = 0) -> Model:
@@ -117,7 +119,7 @@ def changed(
             said, _mostly(now, probes), float(hits.mean()), matrix, size, int(size > 0),
             int(others.sum()), _mean(verdicts.recalled[right]), _mean(same[told]),
             model.n_params - known.n_params, new, neurons,
-            tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone), replaced,
+            tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone), alike, replaced,
         )  # fmt: skip
         return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 
@@ -177,14 +179,17 @@ def _mean(hits: Bool[np.ndarray, " n"]) -> float:
     return float(hits.mean()) if len(hits) else 1.0
 
 
-def specificity(before: Model, after: Model) -> tuple[float, float, int]:
-    """Of the facts that both tables have with the same answers: the share of those that were right that still are, the
-    share of all that say the same, and how many they are."""
+def specificity(before: Model, after: Model, but: Collection[tuple[str, str]] = ()) -> tuple[float, float, int]:
+    """Of the facts that both tables have with the same answers, ``but`` for those that were to change: the share of
+    those that were right that still are, the share of all that say the same, and how many they are."""
     was, now = before.table, after.table
     of = _numbers(after.names[1])
     r = np.array([of.get(name, NONE) for name in before.names[1].names])[was.relations]
     there = np.where(r == NONE, NONE, find_rows(now, was.subjects, r))  # subjects and answers keep their numbers
-    rows = np.array([i for i, j in enumerate(there) if j != NONE and was.right(i) == now.right(int(j))], np.int64)
+    subjects, relations, _ = before.names
+    named = [(subjects[s], relations[r]) in but for s, r in zip(was.subjects, was.relations, strict=True)]
+    same = (j != NONE and was.right(i) == now.right(int(j)) for i, j in enumerate(there))
+    rows = np.array([i for i, kept in enumerate(same) if kept and not named[i]], np.int64)
     said, right = [], []
     for known, which in ((before, rows), (after, there[rows])):
         verdicts = judge(known.forward, table_prompts(known.problem, which, seed=FRESH)[0], which)

@@ -175,7 +175,7 @@ class Model:
                 f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
                 f"{relations.hint(relation)}"
             )
-        s = subjects.exact(str(subject))  # any other name is a new one
+        s = subjects.get(str(subject))  # as `ask` understands it; any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
             raise FactholdError(f"({subject}, {relation}) is in the table; to change its answer, edit it without --add")
         problem, a = tables.with_answer(self.problem, str(answer), self._outputs())

@@ -224,6 +224,9 @@ def all_cells(
 
 def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
     grid = figure.grid(preset)
+    for name, value in (changes or {}).items():
+        if (one := repeated(value)) is not None and repeated(getattr(grid, name, ())) is None:
+            raise ValueError(f"in the config of {figure.name}, {name} has {one} twice; give each once")
     try:
         cells = figure.cells(figure.grid(preset, changes) if changes else grid)
     except ValueError as error:  # of a field of the grid or of a cell, which do not know whose they are
@@ -231,6 +234,12 @@ def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) ->
     if not cells:
         raise FactholdError(f"the changes leave nothing of {figure.name} to compute: all its lists are empty")
     return cells
+
+
+def repeated(values: Any) -> Any:
+    """The first that is there twice: it would be counted twice, and make an error look smaller than it is."""
+    many = list(values) if isinstance(values, list | tuple) else []
+    return next((one for i, one in enumerate(many) if one in many[:i]), None)
 
 
 def path_of(store: AnyStore) -> Path:
