@@ -74,7 +74,10 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path, run: Run)
         (["figure", "fig1", "--config", "broken.toml"], "is not TOML"),
         (["figure", "fig1", "--config", "zero.toml"], "linear_d=0 must be at least 1"),
         (["figure", "fig1", "--config", "empty.toml"], "linear_d is empty; give one or more"),
-        (["figure", "fig6", "--config", "twice.toml"], "twice.toml: in the config of fig6, sizes has [6, 6] twice; give"),
+        (
+            ["figure", "fig6", "--config", "twice.toml"],
+            "twice.toml: in the config of fig6, sizes has [6, 6] twice; give",
+        ),
         (["reproduce", "fig1", "--config", "twice.toml", "--dry-run"], "linear_d has 8 twice; give each once"),
         (["figure", "fig6", "--config", "zero.toml"], "zero.toml has nothing about fig6; write [fig6] and keys below"),
         (["figure", "fig6", "--config", "nothing.toml", "--dry-run"], "nothing.toml has nothing about fig6; write"),

@@ -224,11 +224,12 @@ def all_cells(
 
 def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
     grid = figure.grid(preset)
-    for name, value in (changes or {}).items():
-        if (one := repeated(value)) is not None and repeated(getattr(grid, name, ())) is None:
-            raise ValueError(f"in the config of {figure.name}, {name} has {one} twice; give each once")
     try:
-        cells = figure.cells(figure.grid(preset, changes) if changes else grid)
+        changed = figure.grid(preset, changes) if changes else grid
+        for name, value in (changes or {}).items():
+            if (one := repeated(value)) is not None and repeated(getattr(grid, name, ())) is None:
+                raise ValueError(f"{name} has {one} twice; give each once")
+        cells = figure.cells(changed)
     except ValueError as error:  # of a field of the grid or of a cell, which do not know whose they are
         raise ValueError(f"in the config of {figure.name}, {error}" if changes else str(error)) from error
     if not cells:
