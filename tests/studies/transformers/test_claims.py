@@ -109,7 +109,7 @@ def test_the_number_of_the_authors_code_is_judged_at_its_own_size() -> None:
     judgement = judged("facts-per-parameter", made)
     assert judgement.verdict in ("holds", "drifts")
     assert "24 searches" in judgement.error
-    assert "11 searches" in judgement.error
+    assert "7 searches" in judgement.error
     assert judged("facts-per-parameter", made[::-1]) == judgement
     made = rows("facts-per-parameter", lambda n: (0.08 if n == 3072 else 0.15) * n, noise=0.02)
     assert judged("facts-per-parameter", made).verdict == "fails"
