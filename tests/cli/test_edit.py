@@ -13,7 +13,7 @@ import known
 from facthold.construct.selected import selecting_attention
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import FactTable
-from facthold.knowledge.model import load
+from facthold.knowledge.model import Model, load
 from facthold.models.saving import save_model
 
 Run = Callable[..., tuple[int, str, str]]
@@ -105,7 +105,7 @@ def test_a_change_that_does_not_take_is_not_written(models: Path, run: Run) -> N
     arguments = ("edit", "blind.safetensors", "Ghana", "capital", "Khartoum", "--in-place", "-o", "out.safetensors")
     code, _, err = run(*arguments)
     assert code == 2
-    assert "1 of 1 change did not take in every prompt: (Ghana, capital) in " in err
+    assert "1 of 1 change did not take in every prompt, or not to the end: (Ghana, capital) in " in err
     assert "--force" in err
     assert not Path("out.safetensors").exists()
     assert run(*arguments, "--force")[0] == 0
@@ -166,3 +166,82 @@ def test_facts_that_were_to_change_are_no_other_facts(models: Path, run: Run) ->
     about = json.loads(run("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors", "--json")[1])
     assert len(about["changes"]) == 2
     assert about["others"] == about["facts"] - 2
+
+
+def test_what_the_model_does_not_say_is_forgotten_by_the_table_alone(folder: Path, run: Run) -> None:
+    model, problem = known.countries()
+    save_model("m.safetensors", Model(model, problem).edit("Ghana", "capital", "Khartoum").model, problem)
+    code, out, _ = run("edit", "m.safetensors", "Ghana", "capital", "--forget", "-o", "f.safetensors")
+    assert code == 0
+    assert " ".join(out.splitlines()[:2]).startswith(
+        "Ghana, capital: Accra is not what it says, but Khartoum; the table forgets it; the weights are as they were"
+    )
+
+
+def test_a_change_that_a_later_one_undid_is_not_written(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second forgetting is made to give the first fact back its answer."""
+    model, problem = known.countries()
+    save_model("m.safetensors", model, problem)
+    Path("f.csv").write_text("subject,relation\nGhana,capital\nNiger,capital\n")
+    arguments = ("edit", "m.safetensors", "--forget", "--file", "f.csv", "-o", "f.safetensors")
+    forget = Model.forget
+
+    def undo(self: Model, subject: str, relation: str, **rest: bool) -> Model:
+        done = forget(self, subject, relation, **rest)
+        if subject == "Ghana":
+            return done
+        return Model(Model(model, problem).forget("Niger", "capital").model, done.problem, done.report)
+
+    monkeypatch.setattr(Model, "forget", undo)
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert "50.00% of them hold at the end" in " ".join(out.split())
+    assert "1 of 2 changes did not take in every prompt, or not to the end: (Ghana, capital) in 100%, undone" in err
+    assert not Path("f.safetensors").exists()
+    assert run(*arguments, "--force")[0] == 0
+    assert Path("f.safetensors").exists()
+
+
+def test_an_edit_that_a_later_one_undid_is_made_once_more(
+    folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, problem = known.countries()
+    save_model("m.safetensors", model, problem)
+    Path("e.csv").write_text("subject,relation,answer\nGhana,capital,Kumasi\nNiger,capital,Zinder\n")
+    edit, done_once = Model.edit, []
+
+    def undo(self: Model, subject: str, relation: str, answer: str, **rest: bool) -> Model:
+        done = edit(self, subject, relation, answer, **rest)
+        if subject == "Ghana" or done_once:
+            return done
+        done_once.append(subject)
+        return Model(Model(model, self.problem).edit("Niger", "capital", "Zinder").model, done.problem, done.report)
+
+    monkeypatch.setattr(Model, "edit", undo)
+    code, out, _ = run("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
+    assert code == 0
+    assert "2 changes: 100.00% of them hold at the end" in " ".join(out.split())
+    assert [answer("e.safetensors", s, "capital") for s in ("Ghana", "Niger", "Peru")] == ["Kumasi", "Zinder", "Lima"]
+
+
+def test_answers_in_a_file_of_what_to_forget_are_held_against_the_table(
+    models: Path, run: Run, refuses: Callable[..., str]
+) -> None:
+    Path("f.csv").write_text("subject,relation,answer\nGhana,capital,Accra\nNiger,capital,Lagos\n")
+    line = refuses("edit", "m.safetensors", "--forget", "--file", "f.csv", "-o", "f.safetensors")
+    assert "f.csv: (Niger, capital) is Niamey in the table, not 'Lagos'; correct it, or leave the answer out" in line
+    rows = ["Ghana,capital,accra", "South Africa,capital,Cape Town", "South Africa,capital,Pretoria"]
+    Path("f.csv").write_text("\n".join(["subject,relation,answer", *rows]))
+    assert run("edit", "m.safetensors", "--forget", "--file", "f.csv", "-o", "f.safetensors")[0] == 0
+
+
+def test_a_packed_model_stays_packed_unless_its_weights_change(models: Path, run: Run) -> None:
+    assert run("bits", "m.safetensors", "--bits", "8", "-o", "p.safetensors")[0] == 0
+    code, _, _ = run("edit", "p.safetensors", "France", "capital", "Paris", "-o", "same.safetensors")
+    assert code == 0
+    assert Path("same.safetensors").read_bytes() == Path("p.safetensors").read_bytes()
+    code, out, _ = run("edit", "p.safetensors", "France", "capital", "Lyon", "-o", "e.safetensors")
+    assert code == 0
+    assert "to pack them again: facthold bits e.safetensors" in " ".join(out.split())

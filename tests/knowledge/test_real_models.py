@@ -41,7 +41,7 @@ def test_a_hundred_edits_one_after_another_hold_and_cost_no_other_fact(built: Mo
         s, r = labels.subjects[table.subjects[row]], labels.relations[table.relations[row]]
         known = known.edit(s, r, new)
         reports.append(known.report)
-    assert still_held(reports, known) >= 0.99
+    assert np.mean([holds for _, holds in still_held(reports, known)]) >= 0.99
     kept, _, others = specificity(built, known)
     assert others == len(table) - EDITS
     assert kept >= 0.99

@@ -64,7 +64,7 @@ def test_levels_take_about_their_bits(levels: int) -> None:
     points = np.resize(np.arange(levels), 4 * max(levels, 5_001)).reshape(-1, 4)
     on = OnGrid(levels, np.float32([[0.3]]), points)
     arrays, about = pack({"W": on})
-    same(dict(unpack(arrays, about))["W"], on.weights)
+    same(dict(unpack(arrays, about))["W"].weights, on.weights)
     in_words = 64 * -(-points.size // int(64 / math.log2(levels) + 1e-9))
     assert points.size * math.log2(levels) <= 8 * arrays["packed.W"].nbytes <= in_words
 

@@ -93,8 +93,8 @@ EDIT = (
     Mutant(
         "edit: forgotten means still said",
         "knowledge/edit.py",
-        "hits = ~np.isin(probes.said, table.right(row))",
-        "hits = np.isin(probes.said, table.right(row))",
+        "return ~np.isin(probes.said, right)",
+        "return np.isin(probes.said, right)",
         tests=("knowledge/test_edit.py::test_what_is_forgotten_is_not_said",),
     ),
     Mutant(
@@ -107,8 +107,8 @@ EDIT = (
     Mutant(
         "edit: a later change is not looked at",
         "knowledge/edit.py",
-        "verdicts = known.ask_many(s, r, seed=FRESH)\n    held +=",
-        "return 1.0\n    held +=",
+        "return [(report, held.get((report.subject, report.relation), report.done)) for report in last]",
+        "return [(report, report.done) for report in last]",
         tests=("knowledge/test_edit.py::test_forgetting_a_relation_is_judged_by_what_is_left_of_it",),
     ),
     Mutant(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from facthold._util.commands import command as command_line
 from facthold._util.errors import FactholdError
 from facthold._util.files import OF_FACTS
 from facthold.cli import options as o
@@ -14,6 +15,7 @@ from facthold.cli.app import command
 from facthold.cli.inputs import about_file, check_rows, file_in_words, read_questions, say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, printable, working
 from facthold.facts.formats import source_of
+from facthold.facts.names import UnknownName
 
 if TYPE_CHECKING:
     from facthold.knowledge.edit import Report
@@ -24,6 +26,7 @@ DONE = {
     "add": "{0.subject}, {0.relation}: {0.answer} (before: {0.before})",
     "nothing": "{0.subject}, {0.relation}: {0.answer} is what it says already",
     "forget": "{0.subject}, {0.relation}: no longer {0.answer}; it now says {0.said}",
+    "forget nothing": "{0.subject}, {0.relation}: {0.answer} is not what it says, but {0.said}; the table forgets it",
 }
 SHOWN = 5  # changes that did not take, as an error names them
 
@@ -58,14 +61,14 @@ def edit(
     from facthold.knowledge.model import Model, load
 
     start = load(model)
-    rows = _apart(file, rows, start)
+    rows = _apart(file, _questions(file, rows, start) if forget else rows, start)
     writable_file(output, OF_FACTS)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
     reports, end = _change(change, start, rows)
     if not json:  # not before: a spinner would take standard output with it
         for report in reports:
             _say(report)
-    _finish(reports, start, end, output, force, json, redraw)
+    _finish(reports, start, end, model, output, force, json, redraw)
 
 
 def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str, ...]]:
@@ -79,7 +82,7 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
     if any(name is not None for name in given):
         raise ValueError(f"take one of {names} and --file {file}")
     if len(given) == 2:
-        rows: Sequence[tuple[str, ...]] = [(s, r) for s, r, _ in read_questions(file)]
+        rows: Sequence[tuple[str, ...]] = read_questions(file)  # with the answers that it may have
     else:
         rows = [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in source_of(file).records]
     check_rows(file, rows, "facts")
@@ -98,10 +101,30 @@ def _apart(file: Path | None, rows: Sequence[tuple[str, ...]], known: "Model") -
     return list(first.values())
 
 
+def _questions(file: Path | None, rows: Sequence[tuple[str, ...]], known: "Model") -> list[tuple[str, ...]]:
+    """What to forget, without answers. One that a file names has to be an answer of the fact: else it means another."""
+    answers = known.names[2]
+    for s, r, *named in rows:
+        if not any(named):
+            continue
+        try:
+            right = known.ask(s, r, noise=0).expected
+        except UnknownName:
+            continue  # which is said when it is its turn
+        if right and answers.meant(named[0]) not in map(answers.meant, right):
+            raise FactholdError(
+                f"{file}: ({s}, {r}) is {' or '.join(right)} in the table, not {named[0]!r}; correct it, or leave the "
+                "answer out"
+            )
+    return [row[:2] for row in rows]
+
+
 def _change(
     change: "Callable[..., Model]", start: "Model", rows: Sequence[tuple[str, ...]]
 ) -> "tuple[list[Report], Model]":
     """All changes, each in the model that the one before it left."""
+    from facthold.knowledge.edit import still_held
+
     if len(rows) == 1:
         end = change(start, *rows[0])
         return [end.report], end
@@ -114,43 +137,56 @@ def _change(
             except FactholdError as error:
                 raise FactholdError(f"fact {i} of {n}, so that nothing was written: {error}") from error
             reports.append(end.report)
+        # what a later change took from an earlier one is given back; what was forgotten has no row any more
+        for report, holds in still_held(reports, end):
+            if not holds and report.kind != "forget":
+                say(f"once more, {report.subject}, {report.relation}")
+                end = end.edit(report.subject, report.relation, report.answers[0])
+                reports.append(end.report)
     return reports, end
 
 
 def _finish(
-    reports: "Sequence[Report]", start: "Model", end: "Model", output: Path, force: bool, json: bool,
+    reports: "Sequence[Report]", start: "Model", end: "Model", source: Path, output: Path, force: bool, json: bool,
     redraw: bool | None,
 ) -> None:  # fmt: skip
-    """Write the model if every change took, and say what all of them did together."""
+    """Write the model if every change holds in it, and say what all of them did together."""
     from facthold.knowledge.edit import specificity, still_held
-    from facthold.models.saving import write_model
+    from facthold.models.saving import read_points, write_model
 
-    failed = [report for report in reports if not report.done]
+    held = still_held(reports, end)
+    failed = [(report, "") for report, _ in held if not report.done]
+    failed += [(report, ", undone by a later one") for report, holds in held if report.done and not holds]
     written = force or not failed
     kept, unchanged, others = specificity(start, end, but={(report.subject, report.relation) for report in reports})
     about = {
-        "efficacy": still_held(reports, end), "specificity": kept, "unchanged": unchanged, "others": others,
-        "facts": len(end.table), "n_params": end.n_params, "more_params": end.n_params - start.n_params,
-        "file": None,
+        "efficacy": sum(holds for _, holds in held) / len(held), "specificity": kept, "unchanged": unchanged,
+        "others": others, "facts": len(end.table), "n_params": end.n_params,
+        "more_params": end.n_params - start.n_params, "file": None,
     }  # fmt: skip
+    packed = read_points(source)
     if written:
         say_replaced(output)
-        about |= about_file(write_model(output, end.model, end.problem, redraw=redraw))
+        points = packed if end.model is start.model else None  # weights that changed are on no grid any more
+        about |= about_file(write_model(output, end.model, end.problem, points=points, redraw=redraw))
     if json:
         print_json(about | {"changes": [report.as_json() for report in reports]})
-    elif len(reports) > 1:
+    elif len(held) > 1:
         paragraph(
-            f"{count(len(reports), 'change')}: {about['efficacy']:.2%} of them hold at the end; of {others} other "
+            f"{count(len(held), 'change')}: {about['efficacy']:.2%} of them hold at the end; of {others} other "
             f"facts {kept:.2%} of the right ones still are, {unchanged:.2%} say the same; {about['n_params']} "
             f"parameters, {about['more_params']} more than before"
         )
     if written and not json:
         paragraph(f"model: {file_in_words(about)}")
+        if packed and end.model is not start.model:
+            again = command_line("bits", output, output="packed.safetensors")
+            paragraph(f"the weights were packed in {source} and are floats here; to pack them again: {again}")
     if not written:
-        names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}" for r in failed[:SHOWN])
+        names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}{why}" for r, why in failed[:SHOWN])
         raise FactholdError(
-            f"{len(failed)} of {count(len(reports), 'change')} did not take in every prompt: {names}; nothing was "
-            "written: take --force to write it, or build a larger model"
+            f"{len(failed)} of {count(len(held), 'change')} did not take in every prompt, or not to the end: {names}; "
+            "nothing was written: take --force to write it, or build a larger model"
         )
 
 
@@ -161,7 +197,8 @@ def _say(report: "Report") -> None:
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
     if report.alike:
         new += f"; the table has {' and '.join(map(repr, report.alike))} too, which is another"
-    done = DONE["nothing"] if report.matrix == NOTHING else DONE[report.kind]
+    nothing = {"edit": "nothing", "forget": "forget nothing"}
+    done = DONE[nothing[report.kind] if report.matrix == NOTHING else report.kind]
     paragraph(f"{done.format(report)}{new}; {report.how}")
     so = "not said" if report.kind == "forget" else "said so"
     others = (

@@ -110,7 +110,7 @@ def changed(
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
         now = Model(model, after)
         probes, verdicts = _probed(now, row), judge_table(model, after, seed=FRESH)
-        hits = ~np.isin(probes.said, table.right(row)) if kind == "forget" else probes.recalled
+        hits = _holds(probes, table.right(row), kind)
         subjects, relations, answers = now.names
         same = was == _renamed(now, verdicts.said[: len(was)])
         gone = np.flatnonzero(right & ~verdicts.recalled)[:NAMED]
@@ -123,7 +123,7 @@ def changed(
         )  # fmt: skip
         return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 
-    if kind == "edit" and _probed(start, row).recalled.all():
+    if kind != "add" and _holds(_probed(start, row), table.right(row), kind).all():
         return tried(known.model, NOTHING, 0.0)
     change = rank_one(seen, wins, *pairs, draws=draws)
     M = jnp.asarray(seen.M + np.outer(change.k, change.delta), jnp.float32)
@@ -163,6 +163,11 @@ def _probed(known: Model, row: int) -> Verdicts:
     return judge(known.forward, fresh, rows)
 
 
+def _holds(probes: Verdicts, right: Sequence[int], kind: str) -> Bool[np.ndarray, " n"]:
+    """In which prompts a change is as it should be: the answer is said, or none of those that are forgotten."""
+    return ~np.isin(probes.said, right) if kind == "forget" else probes.recalled
+
+
 def _mostly(known: Model, verdicts: Verdicts) -> str:
     """What is said most often."""
     return known.output_name(int(np.bincount(verdicts.said).argmax()))
@@ -198,23 +203,24 @@ def specificity(before: Model, after: Model, but: Collection[tuple[str, str]] = 
     return _mean(right[1][right[0]]), _mean(said[0] == said[1]), len(rows)
 
 
-def still_held(reports: Sequence[Report], known: Model) -> float:
-    """Of many changes, the share that hold in the last model: later ones may have undone earlier ones.
+def still_held(reports: Sequence[Report], known: Model) -> list[tuple[Report, bool]]:
+    """The last change of each fact, and whether it holds in the last model: later ones may have undone earlier ones.
 
     A relation that went with its last fact can no longer be asked for; what was forgotten then is judged as it was.
     """
     subjects, relations, answers = (_numbers(names) for names in known.names)
-    last = {(report.subject, report.relation): report for report in reports}
-    held = [report.done for report in last.values() if report.relation not in relations]
-    asked = [report for report in last.values() if report.relation in relations]
+    last = list({(report.subject, report.relation): report for report in reports}.values())
+    asked = [report for report in last if report.relation in relations]
     s = np.array([subjects[report.subject] for report in asked], np.int64)
     r = np.array([relations[report.relation] for report in asked], np.int64)
     verdicts = known.ask_many(s, r, seed=FRESH)
-    held += [
-        int(said) not in [answers[name] for name in report.answers] if report.kind == "forget" else bool(right)
+    held = {
+        (report.subject, report.relation): (
+            int(said) not in [answers[name] for name in report.answers] if report.kind == "forget" else bool(right)
+        )
         for report, said, right in zip(asked, verdicts.said, verdicts.recalled, strict=True)
-    ]
-    return float(np.mean(held))
+    }
+    return [(report, held.get((report.subject, report.relation), report.done)) for report in last]
 
 
 def _numbers(names: Names) -> dict[str, int]:

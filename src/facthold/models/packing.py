@@ -38,8 +38,8 @@ def pack(weights: Mapping[str, OnGrid]) -> tuple[dict[str, np.ndarray], dict[str
     return arrays, about
 
 
-def unpack(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Iterator[tuple[str, np.ndarray]]:
-    """The weights of a file, each by its name, exactly as they were packed."""
+def unpack(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Iterator[tuple[str, OnGrid]]:
+    """The weights of a file on their grids, each by its name, exactly as they were packed."""
     for name, kind in about.items():
         levels, per_group, shape = kind["levels"], kind["per_group"], tuple(kind["shape"])
         packed, steps = arrays[f"packed.{name}"], arrays[f"steps.{name}"]
@@ -47,7 +47,7 @@ def unpack(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Iterat
         words = packed.astype(np.uint64) @ _powers(256, packed.shape[1])
         points = (words[:, None] // _powers(levels, per_group)) % np.uint64(levels)
         n = int(np.prod(shape))
-        yield name, OnGrid(levels, steps, points.ravel()[:n].reshape(shape)).weights
+        yield name, OnGrid(levels, steps, points.ravel()[:n].reshape(shape))
 
 
 def _group(levels: int, n: int) -> tuple[int, int]:

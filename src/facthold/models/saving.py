@@ -124,7 +124,7 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
         raise FactholdError(f"{path} is not a facthold model: it holds something else; build or save it again")
     try:
         of_model, of_problem, settings = _below("model", arrays), _below("problem", arrays), about["settings"]
-        of_model |= unpack(arrays, about.get("packed", {}))
+        of_model |= {name: on.weights for name, on in unpack(arrays, about.get("packed", {}))}
         _check_settings(settings)
         if about["model"] == Transformer.__name__:
             _check_weights(of_model)
@@ -138,6 +138,12 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error).strip().split("\n")[0]
         raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {reason}") from error
+
+
+def read_points(path: str | Path) -> dict[str, OnGrid]:
+    """The weights of a saved model that are packed in its file, which `load_model` reads, on their grids."""
+    arrays, about = read_tensors(path)
+    return dict(unpack(arrays, about.get("packed", {})))
 
 
 def _check_settings(settings: Any) -> None:
