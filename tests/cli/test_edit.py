@@ -192,7 +192,7 @@ def test_a_change_that_a_later_one_undid_is_not_written(
         done = forget(self, subject, relation, **rest)
         if subject == "Ghana":
             return done
-        return Model(Model(model, problem).forget("Niger", "capital").model, done.problem, done.report)
+        return Model(forget(Model(model, problem), "Niger", "capital").model, done.problem, done.report)
 
     monkeypatch.setattr(Model, "forget", undo)
     code, out, err = run(*arguments)
@@ -217,7 +217,7 @@ def test_an_edit_that_a_later_one_undid_is_made_once_more(
         if subject == "Ghana" or done_once:
             return done
         done_once.append(subject)
-        return Model(Model(model, self.problem).edit("Niger", "capital", "Zinder").model, done.problem, done.report)
+        return Model(edit(Model(model, self.problem), "Niger", "capital", "Zinder").model, done.problem, done.report)
 
     monkeypatch.setattr(Model, "edit", undo)
     code, out, _ = run("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
