@@ -84,20 +84,24 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     canvas, axes = style.panels(4, width=4.2, height=4.2)
     for i, (label, heads) in enumerate(points(rows).items()):
         by_d = grouped(heads, lambda head: head["d"])
-        measures = [lambda head: head["accuracy"], *(lambda head, m=m: head["probes"][m] for m in MEMORIES)]
+        measures = [lambda head: 1 - head["accuracy"], *(lambda head, m=m: head["probes"][m] for m in MEMORIES)]
         for panel, measure in zip(axes, measures, strict=True):
             means = [(d, fmean(measure(head) for head in group)) for d, group in by_d.items()]
             look = {"markersize": 8 - 1.3 * i, "linestyle": (0, (4, 2)) if label == LOUD else "-"}  # many are at 1
             style.points(panel, means, i, label=label, **look)
             panel.plot([h["d"] for h in heads], [measure(h) for h in heads], ".", color=style.COLOURS[i], alpha=0.4)
     goal = next((r["goal"] for r in rows if r["kind"] == SmallestHead.kind), 0.99)
-    axes[0].axhline(goal, **style.GUIDE, label=f"left: goal of the searches, {goal:.0%}")
+    axes[0].axhline(1 - goal, **style.GUIDE, label=f"left: goal of the searches, {goal:.0%} right")
     titles = ["outputs that the context tells", *(f"probe of {symbol(matrix)}" for matrix in MEMORIES)]
     for panel, title in zip(axes, titles, strict=True):
-        panel.set(title=title, xlabel="d, embedding dimension", ylim=(-0.03, 1.03))
+        panel.set(title=title, xlabel="d, embedding dimension")
         style.doubling(panel)
         style.frame(panel)
-    axes[0].set_ylabel("share right")
+        if panel is axes[0]:
+            panel.set(yscale="log", ylabel="share wrong")  # what matters is between 1 and 5%
+            panel.yaxis.set_major_formatter(lambda share, _: f"{share:.3g}")
+        else:
+            panel.set_ylim(-0.03, 1.03)
     axes[1].set_ylabel("share of associations recalled")
     style.legend_below(canvas, axes[0], columns=5)
     return canvas

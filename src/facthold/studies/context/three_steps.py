@@ -18,7 +18,6 @@ from facthold.lab import Cell, Figure, Result, Values, style
 from facthold.lab.fields import Between, Count, Each, Positive, Seeds, Whole
 from facthold.studies.context.base import symbol
 from facthold.studies.judging import grouped
-from facthold.theory.first_steps import contrast_of_positions
 
 MATRICES = ("W_OV^2", "W_KQ^2", "W_KQ^1")  # in the order of the steps
 STEPS = (1e3, 1e5, 1e6)
@@ -77,7 +76,7 @@ class ThreeSteps(Cell):
         return {
             "probes": {name: float(share) for name, share in head.probes(fixed).items()},
             "contrasts": {
-                name: contrast_of_positions(table) if name == "W_KQ^1" else _contrast(table)
+                name: _contrast_before(table) if name == "W_KQ^1" else _contrast(table)
                 for name, table in tables.items()
             },
             "accuracy": accuracy(head, fixed, ASKED, key=derive("three steps, asked", self.seed), pi=pi),
@@ -88,6 +87,15 @@ def _contrast(table: np.ndarray) -> float:
     """What a table says of a token and itself, more than of two different ones."""
     N, own = len(table), np.trace(table)
     return float(own / N - (table.sum() - own) / (N * (N - 1)))
+
+
+def _contrast_before(table: np.ndarray) -> float:
+    """What W_KQ^1 says of a position and the one before it, more than of others up to itself; counted apart from
+    theory's, so that a wrong index in one does not hide in both."""
+    s = np.arange(1, len(table) - 1)  # positions that can hold an output
+    own = table[s, s - 1]
+    others = (np.tril(table).sum(axis=1)[s] - own) / s
+    return float((own - others).mean())
 
 
 @dataclass(frozen=True)
