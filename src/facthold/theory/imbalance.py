@@ -25,6 +25,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, wrightomega
 
 ROUNDING = 1e-9  # a loss that rises by a smaller share of itself has not risen
+LARGEST = 600.0  # margins whose exponential is still a number
 MOST_STEPS = 100_000  # of the perceptron: beyond these it is not followed
 
 
@@ -114,29 +115,27 @@ class Particles(NamedTuple):
 
 
 def margin_bounds(
-    pace: Float[np.ndarray, "*some"], M: int, steps: Float[np.ndarray, "*some"]
-) -> tuple[Float[np.ndarray, "*some"], Float[np.ndarray, "*some"]]:
+    pace: float, M: int, steps: Float[np.ndarray, " times"]
+) -> tuple[Float[np.ndarray, " times"], Float[np.ndarray, " times"]]:
     """Between which a margin lies after so many steps, with orthonormal embeddings, at any pace a = eta p_z M.
 
     From below the flow: y grows by a at each step. From above: after the first step, which ends at a / M exactly, no
     step is longer than the second one, so that y grows by at most a exp(the length of the second) at each.
     """
-    steps = np.asarray(steps, float)
-    first = pace / M
-    second = pace / (np.exp(np.minimum(first, 700.0)) + M - 1)
-    low = of_height(1 + pace * steps, M)
-    rest = pace * np.exp(second) * np.maximum(steps - 1, 0)
-    # the height of the first margin may be beyond all floating-point numbers, and then nothing is added to it
-    high = np.where(first < 600, of_height(height(np.minimum(first, 600.0), M) + rest, M), first)
+    low, first = of_height(1 + pace * steps, M), pace / M
+    if first > LARGEST:  # its height is beyond all floating-point numbers, and nothing that is added to it is seen
+        return low, np.where(steps < 1, 0.0, first)
+    second = pace / (np.exp(first) + M - 1)
+    high = of_height(height(np.full_like(steps, first), M) + pace * np.exp(second) * np.maximum(steps - 1, 0), M)
     return low, np.where(steps < 1, 0.0, high)
 
 
-def height(m: Float[np.ndarray, "*some"], M: int) -> Float[np.ndarray, "*some"]:
+def height(m: Float[np.ndarray, " n"], M: int) -> Float[np.ndarray, " n"]:
     """y(m) = exp(m) + (M - 1) m, which grows by the pace."""
     return np.exp(m) + (M - 1) * m
 
 
-def of_height(y: Float[np.ndarray, "*some"], M: int) -> Float[np.ndarray, "*some"]:
+def of_height(y: Float[np.ndarray, " n"], M: int) -> Float[np.ndarray, " n"]:
     """The margin of this height: exp(m) / (M - 1) is Wright's omega of y / (M - 1) - ln(M - 1)."""
     k = M - 1
     return np.log(k * wrightomega(np.asarray(y, float) / k - np.log(k)).real)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from facthold._util.keys import derive
+from facthold._util.memory import Parts, bytes_of
 from facthold.lab import Cell, Result
 from facthold.lab.fields import Between, Count, Each, Positive, Seeds
 
@@ -53,6 +54,13 @@ class OrthogonalMargins(Cell):
     seed: int = 0
 
     @property
+    def needed(self) -> Parts:
+        d, looks = max(self.N, self.M), len(looked_at(self.steps))
+        return {
+            f"N={self.N}": bytes_of(scores=float(len(self.step_sizes)) * (self.N * self.M + looks * (self.N + d * d)))
+        }
+
+    @property
     def cost(self) -> float:
         return 1.5 + 2e-6 * self.steps * (3 + len(self.step_sizes))
 
@@ -87,6 +95,10 @@ class PairPaths(Cell):
     frequency: Frequency
     step_sizes: StepSizes
     steps: Count
+
+    @property
+    def needed(self) -> Parts:
+        return {f"steps={self.steps}": bytes_of(scores=16.0 * len(self.step_sizes) * self.steps)}
 
     @property
     def cost(self) -> float:
@@ -124,6 +136,12 @@ class PairRuns(Cell):
             )
 
     @property
+    def needed(self) -> Parts:
+        return {
+            f"step_sizes={len(self.step_sizes)}": bytes_of(scores=64.0 * len(self.step_sizes) * len(self.correlations))
+        }
+
+    @property
     def cost(self) -> float:
         return 1.5 + 4e-7 * self.steps * len(self.correlations) * len(self.step_sizes)
 
@@ -157,6 +175,11 @@ class CrowdedPlane(Cell):
     steps: Count
     seeds: Seeds
     start: Positive = 8.0  # the length of w at the start from the best memory
+
+    @property
+    def needed(self) -> Parts:
+        looks = len(looked_at(self.steps))
+        return {f"N={self.N}": bytes_of(scores=2.0 * len(self.seeds) * (self.N + 6) * looks)}
 
     @property
     def cost(self) -> float:

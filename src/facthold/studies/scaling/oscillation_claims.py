@@ -62,7 +62,7 @@ def judge_margins(rows: Sequence[Values]) -> Judgement:
         t, p = np.array(r["times"], float), frequencies_of(r["N"])
         for eta, margins in zip(r["step_sizes"], r["margins"], strict=True):
             for z in range(r["N"]):
-                pace, m = np.array(eta * p[z] * r["M"]), np.array(margins)[:, z]
+                pace, m = eta * float(p[z]) * r["M"], np.array(margins)[:, z]
                 low, high = margin_bounds(pace, r["M"], t)
                 outside += int((~((m >= low * (1 - ROUNDING)) & (m <= high * (1 + ROUNDING)))).sum())
                 n += len(m)

@@ -48,8 +48,8 @@ def _margins(axes: "Axes", rows: Sequence[Values]) -> None:
     for r in rows:
         t = np.array(r["times"])
         for i, (eta, margins) in enumerate(zip(r["step_sizes"], r["margins"], strict=True)):
-            low, high = margin_bounds(np.array(eta * frequencies_of(r["N"])[0] * r["M"]), r["M"], t.astype(float))
-            axes.fill_between(t[1:], low[1:], high[1:], color=style.COLOURS[i], alpha=0.15, linewidth=0)
+            low, high = margin_bounds(eta * float(frequencies_of(r["N"])[0]) * r["M"], r["M"], t.astype(float))
+            axes.fill_between(t[1:], low[1:], high[1:], color=style.mark(i)["color"], alpha=0.15, linewidth=0)
             style.points(
                 axes, zip(t[1:], np.array(margins)[1:, 0], strict=True), i, label=f"step {eta:g}", markersize=3
             )
@@ -66,7 +66,7 @@ def _along(axes: "Axes", rows: Sequence[Values], name: str) -> None:
             eta = r["step_sizes"][k]
             y = np.array(r[name][k]) * (eta / 2 if name == "sharpness" else 1)
             words = f"correlation {r['correlation']:g}, step {eta:g}"
-            axes.plot(np.arange(len(y)) + 1, y, look, color=style.COLOURS[i], linewidth=1.3, label=words)
+            axes.plot(np.arange(len(y)) + 1, y, look, color=style.mark(i)["color"], linewidth=1.3, label=words)
     title = f"two tokens, frequencies {rows[0]['frequency']:g} and {1 - rows[0]['frequency']:g}" if rows else ""
     axes.set(xscale="log", yscale="log", title=title, xlabel="step + 1")
     if name == "sharpness":
@@ -88,7 +88,8 @@ def _landscape(axes: "Axes", rows: Sequence[Values]) -> None:
     w = np.concatenate([np.array(path) for path in r["w"]])
     _contours(axes, w, signed, p)
     for i, (eta, path) in enumerate(zip(r["step_sizes"], r["w"], strict=True)):
-        axes.plot(*np.array(path).T, "o-", color=style.COLOURS[i], markersize=2.5, linewidth=0.9, label=f"step {eta:g}")
+        axes.plot(*np.array(path).T, "-", **style.mark(i) | {"marker": "o"}, markersize=2.5, linewidth=0.9,
+                  label=f"step {eta:g}")  # fmt: skip
     axes.set(title=f"loss over w, correlation {c:g}", xlabel="$w_1$", ylabel="$w_2$")
     style.legend(axes, frameon=True)
 
@@ -129,7 +130,7 @@ def _thresholds(axes: "Axes", rows: Sequence[Values]) -> None:
             x = sorted(found)
             style.guide(axes, x, [pairs[c].safe_pace / PACE for c in x], "", color=style.COLOURS[i])
             rising = [(c, pairs[c].rising_pace / PACE) for c in x if np.isfinite(pairs[c].rising_pace)]
-            axes.plot(*zip(*rising, strict=True), color=style.COLOURS[i], linewidth=1) if rising else None
+            style.points(axes, rising, i, marker="")
     style.guide(axes, [], [], "2 / sharpness at the start")
     axes.plot([], [], color="#777777", linewidth=1, label="the first step raises it")
     axes.set(yscale="log", title="smallest step size that raises the loss", xlabel="correlation", ylabel="step size")
@@ -150,7 +151,7 @@ def _first_right(axes: "Axes", rows: Sequence[Values]) -> None:
             if law.flow_time:
                 flow = law.flow_time / (PACE * x)
                 style.guide(axes, x[flow > 0.7], flow[flow > 0.7], "", color=style.COLOURS[i])
-            axes.plot(x[-1:] * 1.6, [law.perceptron_steps], "<", color=style.COLOURS[i], clip_on=False)
+            axes.plot(x[-1:] * 1.6, [law.perceptron_steps or np.nan], "<", color=style.COLOURS[i], clip_on=False)
         axes.set_title(f"frequency {f:g}")
     style.guide(axes, [], [], "gradient flow")
     axes.plot([], [], "<", color="#777777", label="perceptron")
@@ -186,9 +187,9 @@ def _masses(axes: "Axes", rows: Sequence[Values]) -> None:
             words = f"N = {r['N']}, from {'the best memory' if name == 'best' else 'zero'}"
             y = np.array(r[f"masses_{name}"])[crowded].mean(axis=0)
             first = 0 if name == "best" else 1  # the zero memory has nothing right
-            axes.plot(t[first:] + 1, y[first:], look, color=style.COLOURS[i], label=words)
+            axes.plot(t[first:] + 1, y[first:], look, color=style.mark(i)["color"], label=words)
         solved = np.mean([m for m in r["solved"] if m is not None])
-        axes.axhline(float(solved), **style.GUIDE | {"color": style.COLOURS[i]})
+        axes.axhline(float(solved), **style.GUIDE | {"color": style.mark(i)["color"]})
     axes.set(
         xscale="log", title="more tokens than $d = 2$ holds", xlabel="step + 1", ylabel="probability of what is right"
     )
@@ -198,7 +199,7 @@ def _masses(axes: "Axes", rows: Sequence[Values]) -> None:
 
 
 def _crowd(axes: "Axes", rows: Sequence[Values]) -> None:
-    """The draw of the largest crowd that loses most from the best memory."""
+    """The draw that loses most from the best memory, of 30 tokens where there are so many."""
     rows = [r for r in rows if r["shown"]["least"] is not None]
     if not rows:
         return

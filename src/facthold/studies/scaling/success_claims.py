@@ -81,7 +81,6 @@ def _of_best(rising: Sequence[tuple[dict[str, Any], int]]) -> list[Judgement]:
     n, later = len(first), int((best[:, 1] > best[:, 0]).sum())
     speed = np.log(best[:, 0] / best[:, 1])
     low, high = interval = mean_interval(speed.tolist())
-    sooner = share_interval(int((speed[alike] > 0).sum()), int(alike.sum()))
     last = np.log(best[:, 0] / best[:, 2])
     return [
         Judgement(
@@ -94,12 +93,17 @@ def _of_best(rising: Sequence[tuple[dict[str, Any], int]]) -> list[Judgement]:
             f"largest of all: later in {np.mean(last < 0):.0%}, {np.exp(last.mean()):.2f} times)",
             f"[{np.exp(low):.2f}, {np.exp(high):.2f}]", at_least(interval, 0.0) if not later else False,
         ),
-        Judgement(
-            f"and sooner in most pairs with correlations of {ALIKE:g} or more",
-            f"in {np.mean(speed[alike] > 0):.0%} of them, {np.exp(speed[alike].mean()):.2f} times as fast",
-            f"[{sooner[0]:.2f}, {sooner[1]:.2f}]", at_least(sooner, MOST),
-        ),
+        _of_alike(speed[alike]),
     ]  # fmt: skip
+
+
+def _of_alike(speed: np.ndarray) -> Judgement:
+    words = f"and sooner in most pairs with correlations of {ALIKE:g} or more"
+    if not len(speed):
+        return Judgement(words, "there are none", "no interval", "not decided")
+    low, high = share = share_interval(int((speed > 0).sum()), len(speed))
+    found = f"in {np.mean(speed > 0):.0%} of {len(speed)}, {np.exp(speed.mean()):.2f} times as fast"
+    return Judgement(words, found, f"[{low:.2f}, {high:.2f}]", at_least(share, MOST))
 
 
 def forgetting_cells(preset: str) -> list[Cell]:
@@ -161,7 +165,7 @@ CLAIMS = (
         "least cross entropy from any start, and less is right there than the best memory has: the rest is forgotten.",
         forgetting_cells, judge_forgetting,
         changed="On other draws it was seen that from zero the mean over draws does not fall: what is judged is the "
-        "start from the best memory, like that of the public code. What is lost from zero is given beside it. That more "
-        "than 0.01 is asked for, and not only more than nothing, was set when these draws were known.",
+        "start from the best memory, like that of the public code. What is lost from zero is given beside it. That "
+        "more than 0.01 is asked for, and not only more than nothing, was set when these draws were known.",
     ),
 )  # fmt: skip
