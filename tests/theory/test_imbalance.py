@@ -42,6 +42,16 @@ def test_without_conflict_no_first_step_raises_the_loss() -> None:
     assert Particles.pair(-0.5, 0.75).flow_time == 0
 
 
+def test_a_first_step_that_is_right_for_both_may_be_followed_by_one_that_raises_the_loss() -> None:
+    """Within a window of step sizes; and at equal frequencies never."""
+    law, paces = Particles.pair(0.815, 0.512), np.geomspace(1, 1e4, 100)
+    assert law.rising_pace == np.inf
+    rose = np.flatnonzero(law.rises(paces, 100))
+    assert 0 < rose[0]
+    assert rose[-1] < 80
+    assert not Particles.pair(0.815, 0.5).rises(paces, 100).any()
+
+
 @pytest.mark.parametrize(("correlation", "frequency"), PAIRS)
 def test_rises_are_those_of_the_steps(correlation: float, frequency: float) -> None:
     law, paces = Particles.pair(correlation, frequency), np.geomspace(1, 500, 40)

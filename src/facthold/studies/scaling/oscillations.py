@@ -92,7 +92,8 @@ def says(rows: Sequence[Values]) -> list[str]:
     lines = []
     for r in of(rows, PairPaths):
         for eta, rises, last, loss in zip(r["step_sizes"], r["rises"], r["last_rise"], r["loss"], strict=True):
-            when = f"{rises} steps raise the loss, the last is step {last}" if rises else "no step raises the loss"
+            several = "1 step raises" if rises == 1 else f"{rises} steps raise"
+            when = f"{several} the loss, the last is step {last}" if rises else "no step raises the loss"
             lines.append(
                 f"correlation {r['correlation']:g}, frequency {r['frequency']:g}, step {eta:g}: {when}; loss "
                 f"{loss[-1]:.3g} after {len(loss) - 1} steps"
