@@ -47,7 +47,7 @@ def test_a_first_step_that_is_right_for_both_may_be_followed_by_one_that_raises_
     law, paces = Particles.pair(0.815, 0.512), np.geomspace(1, 1e4, 100)
     assert law.rising_pace == np.inf
     rose = np.flatnonzero(law.rises(paces, 100))
-    assert 0 < rose[0]
+    assert rose[0] > 0
     assert rose[-1] < 80
     assert not Particles.pair(0.815, 0.5).rises(paces, 100).any()
 

@@ -283,6 +283,8 @@ def test_a_crowd_starts_from_the_best_memory_and_ends_at_the_minimum() -> None:
         ({"steps": 0}, "steps=0 must be at least 1"),
         ({"angles": [1.0]}, "unknown key in the config of oscillations"),
         ({"crowds": [[2, 100]]}, "N=2 must be at least 3"),
+        ({"crowds": [[3, 10], [3, 10]]}, r"crowds has \(3, 10\) twice"),
+        ({"draws": 0}, "draws=0 must be at least 1"),
         ({"crowds": [3]}, "must be a list of 2 whole numbers"),
         ({"orthogonal": [4, 1]}, "M=1 must be at least 2"),
     ],

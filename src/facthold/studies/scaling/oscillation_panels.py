@@ -134,6 +134,7 @@ def _thresholds(axes: "Axes", rows: Sequence[Values]) -> None:
     style.guide(axes, [], [], "2 / sharpness at the start")
     axes.plot([], [], color="#777777", linewidth=1, label="the first step raises it")
     axes.set(yscale="log", title="smallest step size that raises the loss", xlabel="correlation", ylabel="step size")
+    axes.set_ylim(top=8 * axes.get_ylim()[1])  # room for the legend
     style.frame(axes)
     style.legend(axes)
 

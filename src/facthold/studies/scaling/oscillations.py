@@ -8,8 +8,8 @@ from typing import Annotated
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values
-from facthold.lab.fields import Count, Each, Positive, Seeds
-from facthold.studies.judging import fresh_seeds
+from facthold.lab.fields import Count, Each, Positive, Repeats, Whole
+from facthold.studies.judging import FRESH
 from facthold.studies.scaling.oscillation_cells import (
     PACE,
     Correlation,
@@ -23,7 +23,6 @@ from facthold.studies.scaling.oscillation_cells import (
 from facthold.studies.scaling.oscillation_panels import of, plot
 from facthold.theory.imbalance import Particles
 
-SEEDS = fresh_seeds("quick", 200)
 DifferentCorrelations = Annotated[tuple[float, ...], Each(Correlation, distinct=True)]
 DifferentFrequencies = Annotated[tuple[float, ...], Each(Frequency, distinct=True)]
 
@@ -43,24 +42,25 @@ class Grid:
     orthogonal: tuple[int, int] = (4, 4)  # N tokens, M outputs
     orthogonal_step_sizes: StepSizes = (0.1, 1.0, 10.0, 100.0)
     orthogonal_steps: Count = 100_000
-    crowds: tuple[tuple[int, int], ...] = ((3, 20_000), (30, 2000))  # N tokens in d = 2, and steps
+    crowds: Annotated[tuple[tuple[int, int], ...], Each(distinct=True)] = ((3, 20_000), (30, 2000))
+    """N tokens in d = 2, and steps."""
     crowd_step_size: Positive = 3.0  # below 4 no step raises the loss, whatever the embeddings
-    seeds: Seeds = SEEDS
+    draws: Repeats = 200  # of the embeddings of each crowd
+    first_seed: Whole = FRESH
 
 
 PRESETS = {
     "smoke": Grid(
         correlations=(0.0, 0.5, 0.95), frequencies=(0.6, 0.75, 0.9), step_sizes=(1.0, 4.0, 16.0, 64.0, 1024.0),
         steps=128, path_steps=32, orthogonal_steps=1000, crowds=((3, 500), (30, 200)),
-        seeds=tuple(range(10)),
+        draws=10, first_seed=0,
     ),
     "quick": Grid(),
     "paper": Grid(
         correlations=tuple(np.linspace(0, 0.98, 50).round(3).tolist()),
         frequencies=tuple(np.linspace(0.5, 0.98, 25).round(3).tolist()), steps=8192,
         step_sizes=tuple(float(2 ** (k / 4)) for k in range(-8, 57)), orthogonal_steps=1_000_000,
-        crowds=((3, 100_000), (10, 30_000), (30, 10_000), (100, 3000)),
-        seeds=fresh_seeds("paper", 1000),
+        crowds=((3, 100_000), (10, 30_000), (30, 10_000), (100, 3000)), draws=1000,
     ),
 }  # fmt: skip
 
@@ -83,9 +83,8 @@ def cells(grid: Grid) -> list[Cell]:
 
 def crowds(grid: Grid) -> list[Cell]:
     """Those that the claim is about, too."""
-    return [
-        CrowdedPlane(N=N, step_size=grid.crowd_step_size, steps=steps, seeds=grid.seeds) for N, steps in grid.crowds
-    ]
+    seeds = tuple(range(grid.first_seed, grid.first_seed + grid.draws))
+    return [CrowdedPlane(N=N, step_size=grid.crowd_step_size, steps=steps, seeds=seeds) for N, steps in grid.crowds]
 
 
 def says(rows: Sequence[Values]) -> list[str]:
