@@ -2,8 +2,14 @@
 
 from mutants.harness import Mutant
 
-DESCENT, LAWS, PLANE = "dynamics/test_imbalance.py", "theory/test_imbalance.py", "theory/test_plane.py"
-STUDY = "studies/scaling/test_oscillations.py"
+DESCENT, LAWS = "dynamics/test_imbalance.py::test_", "theory/test_imbalance.py::test_"
+STEPS, NOTED = f"{DESCENT}every_step_is_that_of_a_plain_loop", f"{DESCENT}what_is_noted_is_what_the_steps_say"
+SHARPNESS = f"{DESCENT}sharpness_at_the_start_is_the_closed_form"
+BOUNDS, ONE_STEP = f"{LAWS}margins_stay_between_their_bounds", f"{LAWS}a_step_is_that_of_logistic_regression"
+FLOW = f"{LAWS}the_time_of_the_flow_is_the_limit_of_small_steps"
+PERCEPTRON = f"{LAWS}a_perceptron_is_the_limit_of_large_steps"
+MINIMUM = "theory/test_plane.py::test_the_minimum_is_that_of_another_solver"
+CROWD = "studies/scaling/test_oscillations.py::test_a_crowd_starts_from_the_best_memory_and_ends_at_the_minimum"
 MUTANTS = (
     Mutant(
         "imbalance: steps are a tenth too long",
@@ -11,7 +17,7 @@ MUTANTS = (
         "return W - eta * gradient, t + 1, now",
         "return W - 1.1 * eta * gradient, t + 1, now",
         claims=("logarithmic-margins@quick", "oscillations@quick", "large-steps-sooner@quick"),
-        tests=(DESCENT, STUDY),
+        tests=(STEPS,),
     ),
     Mutant(
         "imbalance: all tokens are equally frequent",
@@ -19,7 +25,7 @@ MUTANTS = (
         "return p @ each, margins",
         "return each.mean(), margins",
         claims=("logarithmic-margins@quick", "oscillations@quick", "large-steps-sooner@quick", "forgetting@quick"),
-        tests=(DESCENT, STUDY),
+        tests=(STEPS,),
     ),
     Mutant(
         "imbalance: the right output is among its rivals",
@@ -27,7 +33,7 @@ MUTANTS = (
         "others = jnp.arange(len(U)) != f[:, None]",
         "others = jnp.arange(len(U)) >= 0",
         claims=("logarithmic-margins@quick",),
-        tests=(DESCENT,),
+        tests=(STEPS,),
     ),
     Mutant(
         "imbalance: a loss that falls counts as a rise",
@@ -35,7 +41,7 @@ MUTANTS = (
         "now > before * (1 + ROUNDING)",
         "now < before * (1 - ROUNDING)",
         claims=("oscillations@quick",),
-        tests=(DESCENT, STUDY),
+        tests=(NOTED,),
     ),
     Mutant(
         "imbalance: the last step at which all is right, not the first",
@@ -43,7 +49,7 @@ MUTANTS = (
         "jnp.where(right & (first_right == NONE), t, first_right)",
         "jnp.where(right, t, first_right)",
         claims=("large-steps-sooner@quick",),
-        tests=(DESCENT, STUDY),
+        tests=(NOTED,),
     ),
     Mutant(
         "margins: the first step is bounded as if there were an output more",
@@ -51,7 +57,7 @@ MUTANTS = (
         "low, first = of_height(1 + pace * steps, M), pace / M",
         "low, first = of_height(1 + pace * steps, M), pace / (M + 1)",
         claims=("logarithmic-margins@quick",),
-        tests=(LAWS,),
+        tests=(BOUNDS,),
     ),
     Mutant(
         "margins: the flow from a margin of one",
@@ -59,7 +65,7 @@ MUTANTS = (
         "of_height(1 + pace * steps, M)",
         "of_height(2.72 + M - 1 + pace * steps, M)",
         claims=("logarithmic-margins@quick",),
-        tests=(LAWS,),
+        tests=(BOUNDS,),
     ),
     Mutant(
         "oscillations: the start is half as sharp",
@@ -67,7 +73,7 @@ MUTANTS = (
         "np.linalg.eigvalsh(root[:, None] * self.G * root)[-1]) / 4",
         "np.linalg.eigvalsh(root[:, None] * self.G * root)[-1]) / 8",
         claims=("oscillations@quick",),
-        tests=(DESCENT, LAWS),
+        tests=(SHARPNESS,),
     ),
     Mutant(
         "oscillations: tokens that are alike want the same",
@@ -75,7 +81,7 @@ MUTANTS = (
         "np.array([[1.0, -correlation], [-correlation, 1.0]])",
         "np.array([[1.0, correlation], [correlation, 1.0]])",
         claims=("oscillations@quick", "large-steps-sooner@quick"),
-        tests=(LAWS, STUDY),
+        tests=(ONE_STEP,),
     ),
     Mutant(
         "sooner: a perceptron with half its push",
@@ -83,7 +89,7 @@ MUTANTS = (
         "np.where(m < 0, 1.0, np.where(m == 0, 0.5, 0.0))",
         "np.where(m < 0, 0.5, np.where(m == 0, 0.5, 0.0))",
         claims=("large-steps-sooner@quick",),
-        tests=(LAWS, STUDY),
+        tests=(PERCEPTRON,),
     ),
     Mutant(
         "sooner: the flow's time of the first token that is right",
@@ -91,7 +97,7 @@ MUTANTS = (
         "return float(m.min()) if t > 0 else -1.0",
         "return float(m.max()) if t > 0 else -1.0",
         claims=("large-steps-sooner@quick",),
-        tests=(LAWS, STUDY),
+        tests=(FLOW,),
     ),
     Mutant(
         "forgetting: the minimum without frequencies",
@@ -99,7 +105,7 @@ MUTANTS = (
         "gradient = -(p * expit(-m)) @ x",
         "gradient = -expit(-m) @ x / len(p)",
         claims=("forgetting@quick",),
-        tests=(PLANE, STUDY),
+        tests=(MINIMUM,),
     ),
     Mutant(
         "forgetting: all tokens have the first output, as far as theory knows",
@@ -107,13 +113,13 @@ MUTANTS = (
         "signed = [E * (1.0 - 2 * f)[:, None] for E in draws]",
         "signed = [E * (1.0 - 0 * f)[:, None] for E in draws]",
         claims=("forgetting@quick",),
-        tests=(STUDY,),
+        tests=(CROWD,),
     ),
     Mutant(
         "forgetting: the best memory is the opposite one",
         "studies/scaling/oscillation_cells.py",
         "np.outer(u, self.start * w) / 2",
         "np.outer(u, -self.start * w) / 2",
-        tests=(STUDY,),
+        tests=(CROWD,),
     ),
 )
