@@ -10,6 +10,7 @@ from mutants import (
     learning,
     ledger,
     measures,
+    oscillations,
     scaling,
 )
 from mutants.harness import AnyMutant, Mutant
@@ -25,6 +26,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *context_truncation.MUTANTS,
     *context_words.MUTANTS,
     *scaling.MUTANTS,
+    *oscillations.MUTANTS,
 )
 
 QUICK = (
