@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import known
+from facthold._util.errors import FactholdError
 from facthold.construct.selected import selecting_attention
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import FactTable
@@ -123,7 +124,7 @@ def test_a_change_that_does_not_take_is_not_written(models: Path, run: Run) -> N
         (["edit", "m.safetensors", "--file", "empty.csv", "-o", "x"], "empty.csv has no facts in it"),
         (
             ["edit", "m.safetensors", "--file", "bad.csv", "-o", "x"],
-            "fact 2 of 2, so that nothing was written: unknown",
+            "fact 2 of 2: unknown subject 'Frnce'",
         ),
         (["edit", "none.safetensors", "a", "b", "c", "-o", "x"], "no such model file"),
         (["edit", "m.safetensors", "France", "anthem", "x", "--add", "-o", "x"], "build the model again"),
@@ -245,3 +246,77 @@ def test_a_packed_model_stays_packed_unless_its_weights_change(models: Path, run
     code, out, _ = run("edit", "p.safetensors", "France", "capital", "Lyon", "-o", "e.safetensors")
     assert code == 0
     assert "to pack them again: facthold bits e.safetensors" in " ".join(out.split())
+
+
+def test_in_place_adds_no_parameter_however_many_changes_there_are(folder: Path, run: Run) -> None:
+    """What a later change undid is given once more in place too; where that is not enough, nothing is written."""
+    save_model("m.safetensors", *known.crowded())
+    rows = [f"s{i},r1,a1{(i + 1) % 4}" for i in range(6)]
+    Path("e.csv").write_text("\n".join(["subject,relation,answer", *rows]))
+    arguments = ("edit", "m.safetensors", "--file", "e.csv", "--in-place", "--force", "--json", "-o", "e.safetensors")
+    about = json.loads(run(*arguments)[1])
+    assert about["more_params"] == 0
+    assert {change["neurons"] for change in about["changes"]} == {0}
+    assert load("e.safetensors").n_params == load("m.safetensors").n_params
+
+
+def test_the_share_that_holds_counts_no_change_that_did_not_take(folder: Path, run: Run) -> None:
+    model, problem = known.countries()
+    save_model("blind.safetensors", eqx.tree_at(lambda t: t.W_V, model, jnp.zeros_like(model.W_V)), problem)
+    arguments = ("edit", "blind.safetensors", "Ghana", "capital", "Khartoum", "--in-place", "--force", "-o")
+    about = json.loads(run(*arguments, "a.safetensors", "--json")[1])
+    assert (about["changes"][0]["done"], about["efficacy"]) == (False, 0)
+    out = run(*arguments, "b.safetensors")[1]
+    assert out.startswith("Ghana, capital: Khartoum did not take, and in most prompts it says ")
+
+
+def test_that_a_relation_is_gone_with_its_last_fact_is_said(folder: Path, run: Run) -> None:
+    rows = [*known.ROWS[:6], ("Peru", "currency", "sol")]
+    problem = factual_recall(FactTable.from_rows(rows), 24, key=KEY, outputs="answers")
+    save_model("m.safetensors", selecting_attention(problem, 24, key=KEY, how="ridge"), problem)
+    out = run("edit", "m.safetensors", "Peru", "currency", "--forget", "-o", "f.safetensors")[1]
+    assert "this was the last fact of the relation 'currency': the model has it no more" in " ".join(out.split())
+    out = run("edit", "m.safetensors", "Peru", "capital", "--forget", "-o", "g.safetensors")[1]
+    assert "last fact" not in out
+
+
+def test_one_of_several_answers_is_not_forgotten_with_the_others_unsaid(
+    models: Path, refuses: Callable[..., str]
+) -> None:
+    Path("f.csv").write_text("subject,relation,answer\nSouth Africa,capital,Cape Town\n")
+    line = refuses("edit", "m.safetensors", "--forget", "--file", "f.csv", "-o", "f.safetensors")
+    assert "is Pretoria or Cape Town in the table, and all of that is forgotten together; leave the answer out" in line
+
+
+def test_a_row_with_an_empty_name_is_named_by_its_line(models: Path, refuses: Callable[..., str]) -> None:
+    Path("e.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\n\nPeru,,Cusco\n")
+    line = refuses("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
+    assert "e.csv, line 4: the relation is empty; write it, or leave the row out" in line
+
+
+def test_names_are_checked_before_the_first_change(
+    models: Path, refuses: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Model, "edit", lambda *_, **__: pytest.fail("a change was made"))
+    Path("e.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\nAtlantis,capital,Poseidonis\n")
+    line = refuses("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
+    assert "fact 2 of 2: unknown subject 'Atlantis'" in line
+    assert "with --add adds new ones; nothing was written" in line
+
+
+def test_a_model_is_written_before_anything_is_said(models: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads the first line alone ends the command with it."""
+    from facthold.cli import edit as module
+
+    seen = []
+    monkeypatch.setattr(module, "_say", lambda report: seen.append(Path("e.safetensors").exists()))
+    assert run("edit", "m.safetensors", "France", "capital", "Lyon", "-o", "e.safetensors")[0] == 0
+    assert seen == [True]
+
+
+def test_a_missing_value_of_a_frame_is_no_name() -> None:
+    model = Model(*known.countries())
+    with pytest.raises(FactholdError, match="nan is a value that is missing"):
+        model.edit("France", "capital", float("nan"))
+    with pytest.raises(FactholdError, match="nan is a value that is missing"):
+        model.add(float("nan"), "capital", "Lyon")

@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,6 +157,26 @@ def test_an_answer_may_have_the_name_of_the_output(files: dict[str, bytes], fold
     assert code == 0, err
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_ends_in_a_slash_is_no_file(
+    command: str, files: dict[str, bytes], folder: Path, refuses: Callable[..., str]
+) -> None:
+    line = refuses(*COMMANDS[command], "-o", "newfolder/")
+    assert "newfolder/ would be a folder; give the name of a file" in line
+    assert not (folder / "newfolder").exists()
+
+
+def test_a_model_does_not_go_where_the_report_goes(files: dict[str, bytes], folder: Path) -> None:
+    """To a pipe, or to a file that standard output was sent to: both would be one stream."""
+    arguments = [sys.executable, "-m", "facthold", "make", "-N", "5", "-d", "4", "-o", "/dev/stdout"]
+    done = subprocess.run(arguments, capture_output=True, cwd=folder)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--output /dev/stdout is where this command says what it did; give the name of a file" in done.stderr
+    with (folder / "said").open("wb") as said:
+        done = subprocess.run([*arguments[:-1], "said"], stdout=said, stderr=subprocess.PIPE, cwd=folder)
+    assert (done.returncode, (folder / "said").read_bytes()) == (2, b"")
+
+
 @pytest.mark.parametrize("arguments", [["figure", "fig5"], ["reproduce", "fig5"]])
 def test_a_folder_may_be_new_and_the_one_that_it_is_in_may_not(arguments: list[str], folder: Path, run: Run) -> None:
     code, _, err = run(*arguments, "--preset", "smoke", "-o", "no/such")
@@ -207,7 +229,7 @@ def test_who_may_read_a_file_stays_so_when_it_is_replaced(files: dict[str, bytes
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_dash_is_no_file(command: str, files: dict[str, bytes], folder: Path, refuses: Callable[..., str]) -> None:
-    assert "give /dev/stdout for the standard output" in refuses(*COMMANDS[command], "-o", "-")
+    assert "would be a file of that name; give another" in refuses(*COMMANDS[command], "-o", "-")
     assert not list(folder.glob("-*"))
 
 

@@ -332,3 +332,9 @@ def test_what_is_no_model_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="model is a Problem; only these can be saved"):
         save_model(tmp_path / "m.safetensors", problem, problem)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_ends_in_a_slash_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FactholdError, match="would be a folder; give the name of a file"):
+        save_model(f"{tmp_path}/new/", *known.countries())
+    assert not list(tmp_path.iterdir())

@@ -132,6 +132,8 @@ def check_ending(path: Path, kind: str, argument: str = "output") -> None:
 def check_output(path: str | Path, kind: str) -> bool:
     """Whether a file of this kind would take the place of an older one. Refuses to write over anything else, into a
     folder that is not there (a name may be mistyped), and under the ending of another kind."""
+    if str(path).endswith("/"):  # of a text: a `Path` has forgotten it
+        raise FactholdError(f"output={path} would be a folder; give the name of a file")
     path = Path(path)
     if len(os.fsencode(path.name)) > LONGEST_NAME:
         raise FactholdError(
@@ -199,8 +201,8 @@ def check_room(folder: Path) -> None:
 @contextlib.contextmanager
 def writing(path: str | Path, kind: str) -> Iterator[IO[bytes]]:
     """Beside it first, then in its place. Pipes and devices, such as /dev/stdout, are written as they are."""
-    path = Path(path)
     check_output(path, kind)
+    path = Path(path)
     try:
         if path.exists() and not path.is_file():
             with path.open("wb") as stream:

@@ -22,6 +22,7 @@ from typer.exceptions import Abort, Exit, TyperException
 from facthold import __version__
 from facthold._util.errors import FactholdError, FactholdWarning, check_number, printable, shorten, unknown
 from facthold._util.files import abandon, check_not_store, same_file, written
+from facthold.cli.options import FOLDER
 
 BAD_INPUT, BROKEN = 2, 1
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # exit codes 130, 143 and 129, as shells have them
@@ -141,6 +142,10 @@ class Command(TyperCommand):
             if typed.get(p.name) == "" and (isinstance(ctx.params[p.name], Path) or "FILE" in (p.metavar or "")):
                 name = max(p.opts, key=len) if p.param_type_name == "option" else (p.metavar or str(p.name)).upper()
                 raise FactholdError(f"{name.strip('[]')} is empty; give a name")
+            text = typed.get(p.name)  # a path forgets the slash that it ends in
+            if p.name == "output" and isinstance(text, str) and text.endswith("/") and p.metavar != FOLDER:
+                there = "is a folder" if Path(text).is_dir() else "would be a folder"
+                raise FactholdError(f"--output {text} {there}; give the name of a file")
         return rest
 
     def check_swallowed(self, ctx: Any, typed: Mapping[str, Any]) -> None:
@@ -199,7 +204,9 @@ def check_apart(given: Mapping[str, Any]) -> None:
     if not isinstance(output, Path):
         return
     if str(output) == STANDARD:
-        raise ValueError("output=- would be a file of that name; give /dev/stdout for the standard output, or ./-")
+        raise ValueError("output=- would be a file of that name; give another name, or ./-")
+    if _is_standard(output):
+        raise ValueError(f"output={output} is where this command says what it did; give the name of a file")
     if "store" in given:
         from facthold.lab.store import default_store_path
 
@@ -210,6 +217,14 @@ def check_apart(given: Mapping[str, Any]) -> None:
         for path in value if isinstance(value, list | tuple) else [value]:
             if name != "output" and isinstance(path, Path | str) and same_file(output, path):
                 raise ValueError(f"output={output} is the input {path} itself, which would be lost; give another name")
+
+
+def _is_standard(output: Path) -> bool:
+    """Whether a file is what standard output goes to; where that goes nowhere, nothing is lost."""
+    try:
+        return os.path.samestat(output.stat(), os.fstat(1)) and not os.path.samefile(output, os.devnull)
+    except OSError:
+        return False
 
 
 def in_options(message: str, parameters: Iterable[Any]) -> str:

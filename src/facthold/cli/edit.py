@@ -14,8 +14,8 @@ from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import about_file, check_rows, file_in_words, read_questions, say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, print_json, printable, working
-from facthold.facts.formats import source_of
-from facthold.facts.names import UnknownName
+from facthold.facts.formats import COLUMNS, source_of
+from facthold.facts.names import UnknownName, blank
 
 if TYPE_CHECKING:
     from facthold.knowledge.edit import Report
@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 DONE = {
     "edit": "{0.subject}, {0.relation}: {0.answer} instead of {0.before}",
+    "same": "{0.subject}, {0.relation}: {0.answer} in every prompt, which it said in most",
     "add": "{0.subject}, {0.relation}: {0.answer} (before: {0.before})",
-    "nothing": "{0.subject}, {0.relation}: {0.answer} is what it says already",
     "forget": "{0.subject}, {0.relation}: no longer {0.answer}; it now says {0.said}",
+    "edit nothing": "{0.subject}, {0.relation}: {0.answer} is what it says already",
     "forget nothing": "{0.subject}, {0.relation}: {0.answer} is not what it says, but {0.said}; the table forgets it",
+    "not done": "{0.subject}, {0.relation}: {0.answer} did not take, and in most prompts it says {0.said}",
+    "not gone": "{0.subject}, {0.relation}: {0.answer} was not forgotten, and in most prompts it says {0.said}",
 }
 SHOWN = 5  # changes that did not take, as an error names them
 
@@ -64,10 +67,9 @@ def edit(
     rows = _apart(file, _questions(file, rows, start) if forget else rows, start)
     writable_file(output, OF_FACTS)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
-    reports, end = _change(change, start, rows)
-    if not json:  # not before: a spinner would take standard output with it
-        for report in reports:
-            _say(report)
+    if file is not None:
+        _check_names(file, rows, start, add)
+    reports, end = _change(change, start, rows, in_place)
     _finish(reports, start, end, model, output, force, json, redraw)
 
 
@@ -81,10 +83,11 @@ def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str,
         return [row]
     if any(name is not None for name in given):
         raise ValueError(f"take one of {names} and --file {file}")
+    source = source_of(file)
     if len(given) == 2:
         rows: Sequence[tuple[str, ...]] = read_questions(file)  # with the answers that it may have
     else:
-        rows = [(s.strip(), r.strip(), a.strip()) for _, s, r, a, _ in source_of(file).records]
+        rows = [_named(f"{file}, {source.unit} {n}", s, r, a) for n, s, r, a, _ in source.records]
     check_rows(file, rows, "facts")
     return rows
 
@@ -101,26 +104,53 @@ def _apart(file: Path | None, rows: Sequence[tuple[str, ...]], known: "Model") -
     return list(first.values())
 
 
+def _named(where: str, *cells: str) -> tuple[str, ...]:
+    """The names of a row, of which none may be empty."""
+    names = tuple(cell.strip() for cell in cells)
+    for column, name in zip(COLUMNS, names, strict=True):
+        if blank(name):
+            raise FactholdError(f"{where}: the {column} is empty; write it, or leave the row out")
+    return names
+
+
+def _check_names(file: Path, rows: Sequence[tuple[str, ...]], known: "Model", add: bool) -> None:
+    """Refuse a file with a name that is not known before the first of its changes is made: each takes a while."""
+    for i, (subject, relation, *_) in enumerate(rows, start=1):
+        try:
+            if add:
+                known.names[1].find(relation)
+            else:
+                known.ask(subject, relation, noise=0)
+        except UnknownName as error:
+            way = "" if add else "; a file changes known facts, or with --add adds new ones"
+            raise FactholdError(f"{file}, fact {i} of {len(rows)}: {error}{way}; nothing was written") from error
+
+
 def _questions(file: Path | None, rows: Sequence[tuple[str, ...]], known: "Model") -> list[tuple[str, ...]]:
-    """What to forget, without answers. One that a file names has to be an answer of the fact: else it means another."""
-    answers = known.names[2]
-    for s, r, *named in rows:
-        if not any(named):
-            continue
+    """What to forget, without answers. Those that a file names have to be all that the fact has: else others are meant,
+    or would be lost unsaid."""
+    answers, named = known.names[2], dict[tuple[str | int, ...], set[str | int]]()
+    for s, r, *name in rows:
+        key = tuple(names.meant(part) for names, part in zip(known.names, (s, r), strict=False))
+        named.setdefault(key, set()).update(answers.meant(one) for one in name if one)
+    for s, r, *name in rows:
         try:
             right = known.ask(s, r, noise=0).expected
         except UnknownName:
             continue  # which is said when it is its turn
-        if right and answers.meant(named[0]) not in map(answers.meant, right):
-            raise FactholdError(
-                f"{file}: ({s}, {r}) is {' or '.join(right)} in the table, not {named[0]!r}; correct it, or leave the "
-                "answer out"
-            )
+        meant = {answers.meant(one) for one in right}
+        key = tuple(names.meant(part) for names, part in zip(known.names, (s, r), strict=False))
+        if not (named[key] and right) or named[key] == meant:
+            continue
+        has = f"{file}: ({s}, {r}) is {' or '.join(right)} in the table"
+        if named[key] < meant:
+            raise FactholdError(f"{has}, and all of that is forgotten together; leave the answer out if it is meant")
+        raise FactholdError(f"{has}, not {name[0]!r}; correct it, or leave the answer out")
     return [row[:2] for row in rows]
 
 
 def _change(
-    change: "Callable[..., Model]", start: "Model", rows: Sequence[tuple[str, ...]]
+    change: "Callable[..., Model]", start: "Model", rows: Sequence[tuple[str, ...]], in_place: bool
 ) -> "tuple[list[Report], Model]":
     """All changes, each in the model that the one before it left."""
     from facthold.knowledge.edit import still_held
@@ -141,7 +171,7 @@ def _change(
         for report, holds in still_held(reports, end):
             if not holds and report.kind != "forget":
                 say(f"once more, {report.subject}, {report.relation}")
-                end = end.edit(report.subject, report.relation, report.answers[0])
+                end = end.edit(report.subject, report.relation, report.answers[0], in_place=in_place)
                 reports.append(end.report)
     return reports, end
 
@@ -150,7 +180,8 @@ def _finish(
     reports: "Sequence[Report]", start: "Model", end: "Model", source: Path, output: Path, force: bool, json: bool,
     redraw: bool | None,
 ) -> None:  # fmt: skip
-    """Write the model if every change holds in it, and say what all of them did together."""
+    """Write the model if every change holds in it; then say what was done. (In this order: who reads the first line
+    alone, as `head` does, ends the command with it.)"""
     from facthold.knowledge.edit import specificity, still_held
     from facthold.models.saving import read_points, write_model
 
@@ -160,9 +191,9 @@ def _finish(
     written = force or not failed
     kept, unchanged, others = specificity(start, end, but={(report.subject, report.relation) for report in reports})
     about = {
-        "efficacy": sum(holds for _, holds in held) / len(held), "specificity": kept, "unchanged": unchanged,
-        "others": others, "facts": len(end.table), "n_params": end.n_params,
-        "more_params": end.n_params - start.n_params, "file": None,
+        "efficacy": sum(holds and report.done for report, holds in held) / len(held),
+        "specificity": kept, "unchanged": unchanged, "others": others, "facts": len(end.table),
+        "n_params": end.n_params, "more_params": end.n_params - start.n_params, "file": None,
     }  # fmt: skip
     packed = read_points(source)
     if written:
@@ -171,11 +202,18 @@ def _finish(
         about |= about_file(write_model(output, end.model, end.problem, points=points, redraw=redraw))
     if json:
         print_json(about | {"changes": [report.as_json() for report in reports]})
-    elif len(held) > 1:
+    else:
+        for report in reports:
+            _say(report)
+    if len(held) > 1 and not json:
+        rest = (
+            f"of {count(others, 'other fact')} {kept:.2%} of the right ones still are, {unchanged:.2%} say the same"
+            if others
+            else "there are no other facts"
+        )
         paragraph(
-            f"{count(len(held), 'change')}: {about['efficacy']:.2%} of them hold at the end; of {others} other "
-            f"facts {kept:.2%} of the right ones still are, {unchanged:.2%} say the same; {about['n_params']} "
-            f"parameters, {about['more_params']} more than before"
+            f"{count(len(held), 'change')}: {about['efficacy']:.2%} of them hold at the end; {rest}; "
+            f"{about['n_params']} parameters, {about['more_params']} more than before"
         )
     if written and not json:
         paragraph(f"model: {file_in_words(about)}")
@@ -190,15 +228,23 @@ def _finish(
         )
 
 
-def _say(report: "Report") -> None:
+def _how_it_went(report: "Report") -> str:
+    """Which line of `DONE` is true of a change."""
     from facthold.knowledge.edit import NOTHING
 
+    if report.matrix == NOTHING:
+        return f"{report.kind} nothing"
+    if not report.done:
+        return "not gone" if report.kind == "forget" else "not done"
+    return "same" if report.kind == "edit" and report.before == report.answer else report.kind
+
+
+def _say(report: "Report") -> None:
     report = printable(report)
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
     if report.alike:
         new += f"; the table has {' and '.join(map(repr, report.alike))} too, which is another"
-    nothing = {"edit": "nothing", "forget": "forget nothing"}
-    done = DONE[nothing[report.kind] if report.matrix == NOTHING else report.kind]
+    done = DONE[_how_it_went(report)]
     paragraph(f"{done.format(report)}{new}; {report.how}")
     so = "not said" if report.kind == "forget" else "said so"
     others = (
@@ -212,7 +258,13 @@ def _say(report: "Report") -> None:
         paragraph(f"  the table had several answers; no longer right: {', '.join(report.replaced)}")
     if report.lost:
         lost = ", ".join(f"({subject}, {relation})" for subject, relation in report.lost)
-        paragraph(f"  no longer right: {lost}")
+        more = report.lost_in_all - len(report.lost)
+        paragraph(f"  no longer right: {lost}" + (f" and {more} more" if more else ""))
+    if report.last_of_relation:
+        paragraph(
+            f"  this was the last fact of the relation {report.relation!r}: the model has it no more, and only a new "
+            "build brings it back"
+        )
     if report.rank:
         size = f"{report.size:.3g} of the norm of the last linear map" if report.size < 1e9 else "where all was zero"
         paragraph(f"  size of the change: {size}")

@@ -7,6 +7,8 @@ import typer
 
 from facthold.knowledge.settings import LENGTH, TRAINED
 
+FOLDER = "FOLDER"  # what an output is called that is none of a file
+
 
 def option(*names: str, default: Any = None) -> Any:
     """An option by its names and, last, its help; None where it is not given."""
@@ -31,7 +33,7 @@ Store = Annotated[
     Path | None, named("--store", "Results file (default: facthold-results.sqlite here, or FACTHOLD_STORE).")
 ]
 Preset = Annotated[str, named("--preset", "smoke (seconds), quick (minutes) or paper (its whole grid).")]
-Folder = Annotated[Path, named("--output", "-o", "Folder for pictures and pages.")]
+Folder = Annotated[Path, named("--output", "-o", "Folder for pictures and pages.", metavar=FOLDER)]
 Workers = Annotated[int | None, named("--workers", "Compute in so many worker processes, one core each.")]
 Ray = Annotated[str | None, named("--ray", "Compute on the Ray cluster at host:port, or auto.", metavar="ADDRESS")]
 Config = Annotated[

@@ -60,6 +60,8 @@ class Report:
     lost: tuple[tuple[str, str], ...] = ()  # of the others that were right and no longer are, the first ones
     alike: tuple[str, ...] = ()  # answers of the table that differ from a new one by case or accents alone
     replaced: tuple[str, ...] = ()  # where the fact had several right answers: all that are none any more
+    lost_in_all: int = 0  # how many others were right and no longer are
+    last_of_relation: bool = False  # whether the model has the relation no more: this was its last fact
 
     @property
     def answer(self) -> str:
@@ -113,13 +115,14 @@ def changed(
         hits = _holds(probes, table.right(row), kind)
         subjects, relations, answers = now.names
         same = was == _renamed(now, verdicts.said[: len(was)])
-        gone = np.flatnonzero(right & ~verdicts.recalled)[:NAMED]
+        gone = np.flatnonzero(right & ~verdicts.recalled)
         report = Report(
             kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in named),
             said, _mostly(now, probes), float(hits.mean()), matrix, size, int(size > 0),
             int(others.sum()), _mean(verdicts.recalled[right]), _mean(same[told]),
             model.n_params - known.n_params, new, neurons,
-            tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone), alike, replaced,
+            tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone[:NAMED]), alike, replaced,
+            len(gone), kind == "forget" and int((table.relations == table.relations[row]).sum()) == 1,
         )  # fmt: skip
         return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 

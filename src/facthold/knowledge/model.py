@@ -163,7 +163,7 @@ class Model:
         ``.report`` says what it cost. See `knowledge.edit`, also for ``in_place``.
         """
         row = self.find_row(subject, relation, "; a new fact takes --add (Model.add)")
-        problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
+        problem, a = tables.with_answer(self.problem, _name(answer), self._outputs())
         return knowledge.edit.changed(self, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
     @checked
@@ -177,10 +177,13 @@ class Model:
             )
         s = subjects.get(str(subject))  # as `ask` understands it; any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
-            raise FactholdError(f"({subject}, {relation}) is in the table; to change its answer, edit it without --add")
-        problem, a = tables.with_answer(self.problem, str(answer), self._outputs())
+            raise FactholdError(
+                f"({subject}, {relation}) is in the table; to change its answer, edit it without --add (Model.edit); "
+                "for one more right answer, build the model again with both"
+            )
+        problem, a = tables.with_answer(self.problem, _name(answer), self._outputs())
         if s is None:
-            problem, s = tables.with_subject(problem, str(subject), knowledge.edit.distinct(self, r))
+            problem, s = tables.with_subject(problem, _name(subject), knowledge.edit.distinct(self, r))
         after = tables.added(problem, s, r, a)
         return knowledge.edit.changed(self, after, len(after.table) - 1, a, "add", (a,), in_place)
 
@@ -275,6 +278,13 @@ class Model:
             subjects[s], relations[r], self.output_name(int(said)), bool(margin > 0) if right else None,
             tuple(answers[a] for a in right), float(margin), float(p), others, n_noise,
         )  # fmt: skip
+
+
+def _name(given: Name) -> str:
+    """A new name as text. Of a frame's missing value it would be 'nan'."""
+    if isinstance(given, float) and given != given:
+        raise FactholdError("nan is a value that is missing, and no name; leave the fact out")
+    return str(given)
 
 
 @checked
