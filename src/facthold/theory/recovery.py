@@ -22,14 +22,13 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammaln, log_ndtr, zeta
+from scipy.special import gammaln, log_ndtr, ndtri_exp, zeta
 
 from facthold.memory import generator
 
 EXACT = 64  # items that stand for themselves; beyond, one stands for some that are nearly alike
 GROUPS, POINTS = 200, 500  # of items, and of h
-NUMBERS = 1 << 23  # scores of rivals that are drawn for each step
-MOST_DRAWS = 4096
+DRAWS = 4096  # of an item of each group and of its highest rival
 OFTEN = 60  # times in a batch, beyond which an item has its expected share
 
 Groups = Float[np.ndarray, " groups"]
@@ -74,8 +73,7 @@ class Weights:
         edges = np.unique(np.geomspace(min(EXACT, len(p)), len(p), GROUPS).astype(int))
         edges = np.r_[np.arange(edges[0]), edges]
         number = np.diff(edges)
-        squares = np.diff(np.r_[0.0, np.cumsum(p**2)][edges])
-        return cls(np.sqrt(squares / number), number.astype(float))
+        return cls(np.sqrt(np.add.reduceat(p**2, edges[:-1]) / number), number.astype(float))
 
     def drawn(self, B: int) -> "Weights":
         """What a batch shows of them: of rare ones, how many are seen never, once, twice, ..."""
@@ -163,26 +161,29 @@ def muon_steps(p: Float[np.ndarray, " N"], d: int, steps: int) -> list[float]:
     """How many items are recalled after each step of Muon on thresholded gradients, all steps of one length.
 
     An item gains its signal in each step before which it was not recalled; its score, and those of its rivals, gain
-    noise in every step, correlated by the overlap of the directions. Which ones win is drawn: rivals as they are, so
-    that what is left for the next step is what was really not recalled.
+    noise in every step, correlated by the overlap of the directions. Which ones win is drawn, so that what is left for
+    the next step is what was not recalled. Of rivals their maxima are drawn, as if those after different steps were
+    independent: so they are as N grows, while the correlation stays below 1, and at N = 1,000 to within 1%.
     """
-    items, N = Weights.of(p), len(p)
-    draws, draw = min(MOST_DRAWS, max(8, NUMBERS // N)), generator((N, d))
-    shape = (len(items.w), draws)
+    items, N, draw = Weights.of(p), len(p), generator((len(p), d))
+    shape = (len(items.w), DRAWS)
     spectra, alive, noises, totals = [], [np.ones(shape, bool)], [], []
-    scores, rivals = np.zeros(shape, np.float32), np.zeros((draws, N), np.float32)
-    overlaps = np.eye(steps)
+    scores, overlaps = np.zeros(shape), np.eye(steps)
     for t in range(steps):
         spectra.append(Spectrum(Weights(items.w, items.number * alive[t].mean(axis=1)), d))
         for i in range(t):
             both = items.number * (alive[i] & alive[t]).mean(axis=1)
             overlaps[t, i] = overlaps[i, t] = spectra[i].overlap(spectra[t], both)
-        noises.append([draw.standard_normal(x.shape, np.float32) for x in (scores, rivals)])
-        for mix, (own, other) in zip(np.linalg.cholesky(overlaps[: t + 1, : t + 1])[t], noises, strict=True):
-            scores += np.float32(mix) * own
-            rivals += np.float32(mix) * other
-        scores += (math.sqrt(d) * spectra[t].signal(items.w)[:, None] * alive[t]).astype(np.float32)
-        recalled = scores > rivals.max(axis=1)
+        so_far = overlaps[: t + 1, : t + 1]
+        noises.append(draw.standard_normal(shape))
+        scores += np.tensordot(np.linalg.cholesky(so_far)[t], noises, 1)
+        scores += math.sqrt(d) * spectra[t].signal(items.w)[:, None] * alive[t]
+        recalled = scores > math.sqrt(so_far.sum()) * _highest(draw.random(DRAWS), N - 1)
         totals.append(float(items.number @ recalled.mean(axis=1)))
         alive.append(~recalled)
     return totals
+
+
+def _highest(share: Float[np.ndarray, " draws"], n: int) -> Float[np.ndarray, " draws"]:
+    """The highest of n standard normal numbers, where this share of all cases is lower."""
+    return -ndtri_exp(np.log(-np.expm1(np.log(share) / n)))

@@ -26,7 +26,7 @@ SOFTMAX, THRESHOLD = RESIDUALS
 LR = 2.0
 """The standard deviation, in nats, of scores of unrelated pairs after the first step. The items recalled after three
 steps of Muon on the whole loss are most about there (docs/muon.md): it was chosen on seeds that do not judge."""
-SEEDS = fresh_seeds("quick", 4)
+SEEDS, MANY = fresh_seeds("quick", 4), fresh_seeds("quick", 12)
 WORDS = {
     (MUON, SOFTMAX): "Muon", (MUON, THRESHOLD): "Muon, thresholded", (SIGN, SOFTMAX): "sign descent",
     (ADAM, SOFTMAX): "Adam", (SGD, SOFTMAX): "SGD",
@@ -96,6 +96,10 @@ class PredictedRecovery(PowerLawCell):
     kind: ClassVar[str] = "predicted-recovery"
 
     @property
+    def needed(self) -> Parts:
+        return {f"d={self.d}": 8 * (6.0 * self.N + 1e7 * self.steps)}
+
+    @property
     def cost(self) -> float:
         return 0.1 + 0.4 * (self.steps - 1)
 
@@ -118,19 +122,21 @@ class Grid:
     d: Counts = (24, 32, 48, 64, 96)
     alphas: Annotated[tuple[float, ...], Each(Alpha, distinct=True)] = (2.0, 1.5)
     others_d: Counts = (24, 32, 48, 64)  # for what is beside Muon, at the first alpha
-    far_d: Counts = (128, 256)  # predicted alone
+    far_d: Counts = (256, 1024)  # predicted alone
     seeds: Seeds = SEEDS
     steps: Count = 3
+    many: Seeds = MANY  # where few items are recalled, or few are in a batch
+    small: Count = 48  # the largest d at which few items are recalled
     batch_d: Count = 64
     batches: Counts = (16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 262144)
 
 
 PRESETS = {
-    "smoke": Grid(d=(20, 24, 32), others_d=(20, 24, 32), far_d=(48,), seeds=(0, 1), steps=2, batch_d=16,
+    "smoke": Grid(d=(20, 24, 32), others_d=(20, 24, 32), far_d=(48,), seeds=(0, 1), many=(0, 1), steps=2, batch_d=16,
                   batches=(16, 64, 256, 4096)),
     "quick": Grid(),
-    "paper": Grid(d=(24, 32, 48, 64, 96, 128, 192), others_d=(24, 32, 48, 64, 96, 128), far_d=(256, 512),
-                  seeds=fresh_seeds("paper", 6), batch_d=96),
+    "paper": Grid(d=(24, 32, 48, 64, 96, 128, 192), others_d=(24, 32, 48, 64, 96, 128), far_d=(512, 2048),
+                  seeds=fresh_seeds("paper", 6), many=fresh_seeds("paper", 24), batch_d=96),
 }  # fmt: skip
 
 
@@ -139,24 +145,27 @@ def law_cells(grid: Grid) -> list[Cell]:
     found: list[Cell] = []
     for alpha in grid.alphas:
         for d in grid.d:
-            found += [Recovery.of(grid, d=d, alpha=alpha, residual=residual) for residual in RESIDUALS]
+            seeds = grid.many if d <= grid.small else grid.seeds
+            found += [Recovery.of(grid, d=d, alpha=alpha, residual=residual, seeds=seeds) for residual in RESIDUALS]
         found += [PredictedRecovery.of(grid, d=d, alpha=alpha) for d in (*grid.d, *grid.far_d)]
     return found
 
 
 def other_cells(grid: Grid) -> list[Cell]:
-    names = [name for name in LEARNERS if name != MUON]
-    return [Recovery.of(grid, d=d, alpha=grid.alphas[0], optimiser=name) for name in names for d in grid.others_d]
+    """Of sign descent and SGD many seeds. Of Adam, for which there is no law, some."""
+    seeds = {SIGN: grid.many, SGD: grid.many, ADAM: grid.seeds}
+    sizes = [(name, d) for name in seeds for d in grid.others_d]
+    return [Recovery.of(grid, d=d, alpha=grid.alphas[0], optimiser=name, seeds=seeds[name]) for name, d in sizes]
 
 
 def batch_cells(grid: Grid) -> list[Cell]:
     """One step from a batch of each size, and from all there is."""
     found: list[Cell] = []
-    at: dict[str, Any] = {"d": grid.batch_d, "steps": 1}
+    at: dict[str, Any] = {"d": grid.batch_d, "steps": 1, "seeds": grid.many}
     for alpha in grid.alphas:
         for batch in (*grid.batches, 0):
             found += [Recovery.of(grid, **at, alpha=alpha, batch=batch, optimiser=name) for name in (MUON, SGD)]
-            found.append(PredictedRecovery.of(grid, **at, alpha=alpha, batch=batch))
+            found.append(PredictedRecovery(d=grid.batch_d, steps=1, alpha=alpha, batch=batch))
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
-from facthold.lab import Cell, Claim, Judgement, Values, Verdict, at_least, near, worst
+from facthold.lab import Cell, Claim, Judgement, Values, at_least, near, worst
 from facthold.lab.claim import Interval
 from facthold.measure.scaling import fit_constant, fit_exponent, mean_interval
 from facthold.studies.judging import LAW_TOLERANCE, TOLERANCE, all_of, at_preset
@@ -17,6 +17,7 @@ from facthold.studies.scaling.recovery import (
     SGD,
     SIGN,
     SOFTMAX,
+    THRESHOLD,
     WORDS,
     batch_cells,
     by_step,
@@ -29,7 +30,7 @@ from facthold.studies.scaling.recovery import (
 from facthold.theory.recovery import exponent
 
 LIMITED = 0.95  # of the items that a batch shows are recalled, as theory has it: there the batch is the limit
-MANY_TIMES = 4.0  # as many items as SGD or sign descent after one step, at the largest d
+FIRST_TIMES, TIMES = 4.0, 2.0  # as many items as SGD or sign descent after one step, and after the last
 
 Fitted = tuple[float, Interval]
 Judge = Callable[[Sequence[Values]], Judgement]
@@ -111,33 +112,33 @@ def _slope(first: tuple[int, float], last: tuple[int, float]) -> float:
 
 
 def judge_numbers(rows: Sequence[Values]) -> Judgement:
-    """Measured over predicted, for each power, gradient and number of steps: as a mean over sizes and seeds, and
-    whether it grows."""
+    """Measured over predicted, as a mean over sizes and seeds, and whether it grows: for thresholded gradients after
+    each step, and for exact Muon after the first, before which the two are the same but for the mean of all outputs.
+    """
     said, parts = predicted(rows), []
     for alpha in powers(rows):
-        for residual in RESIDUALS:
+        for residual, steps in ((THRESHOLD, steps_of(rows)), (SOFTMAX, range(1, 2))):
+            ours = measured(rows, alpha=alpha, residual=residual, optimiser=MUON, batch=0)
             ratios: list[Fitted] = []
             grows: list[Fitted] = []
-            verdicts: list[Verdict] = []
-            for t in steps_of(rows):
-                ours = measured(rows, alpha=alpha, residual=residual, optimiser=MUON, batch=0)
+            for t in steps:
                 x, y = [said[stated(r)]["muon"][t - 1] for r in ours], [r["recalled"][t - 1] for r in ours]
                 constant, slope = fit_constant("measured / predicted", x, y), fit_exponent("slope", x, y)
                 ratios.append((constant.constant, constant.interval))
                 grows.append((slope.slope, slope.interval))
-                verdicts += [near(constant.interval, 1.0, LAW_TOLERANCE), near(slope.interval, 1.0, TOLERANCE)]
+            verdicts = [near(interval, 1.0, LAW_TOLERANCE) for _, interval in ratios]
+            verdicts += [near(interval, 1.0, TOLERANCE) for _, interval in grows]
             (values, error), (slopes, slope_error) = _words(ratios), _words(grows)
             name = f"{WORDS[MUON, residual]}, alpha = {alpha:g}"
+            found = f"{name}: {values}, exponents {slopes}"
             parts.append(
                 Judgement(
-                    f"{name}: measured / predicted 1 within {LAW_TOLERANCE:.0%} after each step, growing as predicted "
-                    f"within {TOLERANCE:g}",
-                    f"{name}: {values}, exponents {slopes}", f"{error}, {slope_error}", worst(*verdicts),
+                    f"{name}: measured / predicted 1 within {LAW_TOLERANCE:.0%}, growing as predicted within "
+                    f"{TOLERANCE:g}, after {', '.join(map(str, steps))} steps",
+                    found, f"{error}, {slope_error}", worst(*verdicts), found if "drifts" in verdicts else "",
                 )
             )  # fmt: skip
-    whole = all_of(*parts)
-    drift = whole.measured if whole.verdict == "drifts" else ""
-    return Judgement(whole.predicted, whole.measured, whole.error, whole.verdict, drift)
+    return all_of(*parts)
 
 
 def judge_batch(rows: Sequence[Values]) -> Judgement:
@@ -151,8 +152,8 @@ def judge_batch(rows: Sequence[Values]) -> Judgement:
         whole = fit_constant("measured / predicted", [said[stated(r)]["muon"][0] for r in drawn], _first(drawn))
         limited = [r for r in drawn if said[stated(r)]["muon"][0] >= LIMITED * said[stated(r)]["seen"]]
         largest = max(r["batch"] for r in drawn)
-        all_there = fmean(_first([r for r in ours if not r["batch"]]))
-        end = mean_interval([x / all_there for x in _first([r for r in drawn if r["batch"] == largest])])
+        all_there = {r["seed"]: r["recalled"][0] for r in ours if not r["batch"]}
+        end = mean_interval([r["recalled"][0] / all_there[r["seed"]] for r in drawn if r["batch"] == largest])
         words = f"{name}: measured / predicted {whole.constant:.3f}"
         error = f"95% [{whole.interval[0]:.3f}, {whole.interval[1]:.3f}]"
         verdict = worst(near(whole.interval, 1.0, LAW_TOLERANCE), near(end, 1.0, LAW_TOLERANCE))
@@ -170,6 +171,7 @@ def judge_batch(rows: Sequence[Values]) -> Judgement:
                 f"{name}: as predicted within {LAW_TOLERANCE:.0%}, B^{1 / alpha:.3f} within {TOLERANCE:g} while "
                 "nearly all that is seen is recalled, and then as many as from all data",
                 f"{words}, {stays}", f"{error}, [{end[0]:.3f}, {end[1]:.3f}]", verdict,
+                f"{words}, {stays}" if verdict == "drifts" else "",
             )
         )  # fmt: skip
     return all_of(*parts)
@@ -180,43 +182,41 @@ def _first(rows: Sequence[Values]) -> list[float]:
 
 
 def judge_others(rows: Sequence[Values]) -> Judgement:
-    """After one step: SGD and sign descent grow as d^(1/alpha), and recall far less than Muon. After more: sign descent
-    grows with every step, SGD of one step length does not change its exponent."""
+    """Exponents after each step, and how many times as many Muon recalls after the first and after the last."""
     alpha, parts = powers(rows)[0], []
-    last = steps_of(rows)[-1]
-    for name, steps in ((SGD, (1, last)), (SIGN, (1, last))):
+    for name in (SIGN, SGD):
         found: list[Fitted] = []
-        for t in steps:
+        for t in steps_of(rows):
             points = by_step(rows, t, alpha=alpha, optimiser=name, residual=SOFTMAX)
             fit = fit_exponent(f"{name} {t}", *zip(*points, strict=True))
             found.append((fit.slope, fit.interval))
-        laws = [exponent(name, alpha, t) for t in steps]
+        laws = [exponent(name, alpha, t) for t in steps_of(rows)]
         verdicts = [near(interval, law, TOLERANCE) for (_, interval), law in zip(found, laws, strict=True)]
         values, error = _words(found)
         words = WORDS[name, SOFTMAX]
         parts.append(
             Judgement(
-                f"{words}: d^{', '.join(f'{a:.2f}' for a in laws)} after {' and '.join(map(str, steps))} steps, "
+                f"{words}: d^{', '.join(f'{a:.2f}' for a in laws)} after {', '.join(map(str, steps_of(rows)))} steps, "
                 f"within {TOLERANCE:g}",
                 f"{words}: {values}", error, worst(*verdicts),
             )
         )  # fmt: skip
-        parts.append(_more(rows, name, alpha))
+        parts += [_more(rows, name, alpha, t, times) for t, times in ((1, FIRST_TIMES), (steps_of(rows)[-1], TIMES))]
     return all_of(*parts)
 
 
-def _more(rows: Sequence[Values], name: str, alpha: float) -> Judgement:
+def _more(rows: Sequence[Values], name: str, alpha: float, t: int, times: float) -> Judgement:
     at: dict[str, Any] = {"alpha": alpha, "residual": SOFTMAX, "batch": 0}
     d = max(r["d"] for r in measured(rows, optimiser=name, **at))
     one, other = (
-        {r["seed"]: r["recalled"][0] for r in measured(rows, optimiser=optimiser, d=d, **at)}
+        {r["seed"]: r["recalled"][t - 1] for r in measured(rows, optimiser=optimiser, d=d, **at)}
         for optimiser in (MUON, name)
     )
-    ratios = [one[seed] / max(1, other[seed]) for seed in sorted(one.keys() & other.keys())]
+    ratios = [one[seed] / other[seed] for seed in sorted(one.keys() & other.keys())]
     low, high = found = mean_interval(ratios)
     return Judgement(
-        f"Muon recalls {MANY_TIMES:g} times as many or more after one step at d = {d}",
-        f"{fmean(ratios):.1f} times", f"[{low:.1f}, {high:.1f}]", at_least(found, MANY_TIMES),
+        f"Muon {times:g} times as many or more after {t} at d = {d}", f"{fmean(ratios):.1f} times",
+        f"[{low:.1f}, {high:.1f}]", at_least(found, times),
     )  # fmt: skip
 
 
@@ -245,8 +245,12 @@ CLAIMS = (
     Claim(
         "muon-numbers", PLACE + ", beyond",
         "The number of items that Muon recalls after each step, at finite size and without a free constant, from the "
-        "resolvent of its gradient; for exact Muon the same numbers as for thresholded gradients.",
-        _cells(law_cells), judged(judge_numbers, "items recalled as stated"), TUNED,
+        "resolvent of its gradient: for thresholded gradients after every step, for exact Muon after the first.",
+        _cells(law_cells), judged(judge_numbers, "items recalled as stated"),
+        "At first exact Muon was held against these numbers after later steps too, and seen to be off after the third: "
+        "theory leaves out what depends on the length of its steps. A first theory drew all rivals of an item; "
+        "independent maxima gave the same to 1%. Seeds were added at d of 48 and below, where "
+        "four of them had left alpha = 1.5 not decided.",
     ),
     Claim(
         "muon-batch", PLACE,
