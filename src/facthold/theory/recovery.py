@@ -128,7 +128,7 @@ class Spectrum:
         shared = Spectrum(Weights(self.weights.w, both), self.d)
         a, b = shared.s(self.h)[:, None], shared.s(other.h)[None, :]
         ah, bh = a * self.h[:, None], b * other.h[None, :]
-        close = np.abs(a - b) < 1e-6 * a  # there the ratio is a derivative
+        close = np.abs(a - b) <= 1e-6 * np.abs(a)  # there the ratio is a derivative
         ratio = np.where(close, _slope(ah, a**2), (ah - bh) / np.where(close, 1.0, a**2 - b**2))
         return (2 / math.pi) ** 2 * float(self.ds @ ratio @ other.ds)
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from statistics import fmean
 from typing import Annotated, Any, ClassVar
 
@@ -195,9 +196,15 @@ def stated(row: Values) -> tuple[int, float, int, int]:
 
 
 def by_step(rows: Sequence[Values], t: int, **at: Any) -> list[tuple[int, float]]:
-    """(d, recalled) after t steps on all of the data, for each seed; what recalls nothing has no logarithm."""
+    """(d, recalled) after t steps on all of the data. Where a size has more seeds than another, means of some of them,
+    so that each size has as many points: logarithms of few items, each by itself, would have too low a mean."""
     ours = [r for r in measured(rows, batch=0, **at) if r["steps"] >= t and r["steps"] > 1]
-    return [(r["d"], r["recalled"][t - 1]) for r in ours if r["recalled"][t - 1] > 0]
+    sizes = [[r["recalled"][t - 1] for r in group] for group in grouped(ours, itemgetter("d")).values()]
+    each = min(map(len, sizes), default=0)
+    return [
+        (d, fmean(recalled[i::each]))
+        for d, recalled in zip(sorted({r["d"] for r in ours}), sizes, strict=True) for i in range(each)
+    ]  # fmt: skip
 
 
 def fits(rows: Sequence[Values]) -> list[Fit]:
@@ -214,7 +221,7 @@ def fits(rows: Sequence[Values]) -> list[Fit]:
 def says(rows: Sequence[Values]) -> list[str]:
     """The law beside the exponents that theory gives between neighbouring sizes."""
     lines = []
-    for alpha, group in grouped([r for r in predicted(rows).values() if not r["batch"]], lambda r: r["alpha"]).items():
+    for alpha, group in grouped([r for r in predicted(rows).values() if not r["batch"]], itemgetter("alpha")).items():
         group = sorted((r for r in group if r["steps"] > 1), key=lambda r: r["d"])
         for t in range(1, 1 + max((r["steps"] for r in group), default=0)):
             moving = [
@@ -229,7 +236,8 @@ def says(rows: Sequence[Values]) -> list[str]:
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     alphas = sorted({r["alpha"] for r in rows}, reverse=True)
-    canvas, panes = style.panels(len(alphas) + 2, width=4.9, height=4.6)
+    even = len(alphas) + len(alphas) % 2
+    canvas, panes = style.panels(even + 2, width=5.6, height=4.6, rows=(even + 2) // 2)
     for axes, alpha in zip(panes, alphas, strict=False):
         _by_dimension(axes, rows, alpha)
     _others(panes[-2], rows, alphas[0])

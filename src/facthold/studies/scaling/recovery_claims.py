@@ -8,7 +8,7 @@ from typing import Any
 
 from facthold.lab import Cell, Claim, Judgement, Values, at_least, near, worst
 from facthold.lab.claim import Interval
-from facthold.measure.scaling import fit_constant, fit_exponent, mean_interval
+from facthold.measure.scaling import fit_exponent, fit_line, mean_interval
 from facthold.studies.judging import LAW_TOLERANCE, TOLERANCE, all_of, at_preset
 from facthold.studies.scaling.recovery import (
     MUON,
@@ -122,19 +122,18 @@ def judge_numbers(rows: Sequence[Values]) -> Judgement:
             ratios: list[Fitted] = []
             grows: list[Fitted] = []
             for t in steps:
-                x, y = [said[stated(r)]["muon"][t - 1] for r in ours], [r["recalled"][t - 1] for r in ours]
-                constant, slope = fit_constant("measured / predicted", x, y), fit_exponent("slope", x, y)
-                ratios.append((constant.constant, constant.interval))
-                grows.append((slope.slope, slope.interval))
+                ratio = [r["recalled"][t - 1] / said[stated(r)]["muon"][t - 1] for r in ours]
+                ratios.append((fmean(ratio), mean_interval(ratio)))
+                grows.append(fit_line("measured / predicted", [math.log(r["d"]) for r in ours], ratio))
             verdicts = [near(interval, 1.0, LAW_TOLERANCE) for _, interval in ratios]
-            verdicts += [near(interval, 1.0, TOLERANCE) for _, interval in grows]
+            verdicts += [near(interval, 0.0, TOLERANCE) for _, interval in grows]
             (values, error), (slopes, slope_error) = _words(ratios), _words(grows)
             name = f"{WORDS[MUON, residual]}, alpha = {alpha:g}"
-            found = f"{name}: {values}, exponents {slopes}"
+            found = f"{name}: {values}, growing by {slopes} with each e-fold of d"
             parts.append(
                 Judgement(
-                    f"{name}: measured / predicted 1 within {LAW_TOLERANCE:.0%}, growing as predicted within "
-                    f"{TOLERANCE:g}, after {', '.join(map(str, steps))} steps",
+                    f"{name}: measured / predicted 1 within {LAW_TOLERANCE:.0%}, growing by 0 with each e-fold of d "
+                    f"within {TOLERANCE:g}, after {', '.join(map(str, steps))} steps",
                     found, f"{error}, {slope_error}", worst(*verdicts), found if "drifts" in verdicts else "",
                 )
             )  # fmt: skip
@@ -149,14 +148,15 @@ def judge_batch(rows: Sequence[Values]) -> Judgement:
         ours = measured(rows, alpha=alpha, optimiser=MUON)
         drawn = [r for r in ours if r["batch"]]
         name = f"alpha = {alpha:g}"
-        whole = fit_constant("measured / predicted", [said[stated(r)]["muon"][0] for r in drawn], _first(drawn))
+        ratio = [r["recalled"][0] / said[stated(r)]["muon"][0] for r in drawn]
+        low, high = whole = mean_interval(ratio)
         limited = [r for r in drawn if said[stated(r)]["muon"][0] >= LIMITED * said[stated(r)]["seen"]]
         largest = max(r["batch"] for r in drawn)
         all_there = {r["seed"]: r["recalled"][0] for r in ours if not r["batch"]}
         end = mean_interval([r["recalled"][0] / all_there[r["seed"]] for r in drawn if r["batch"] == largest])
-        words = f"{name}: measured / predicted {whole.constant:.3f}"
-        error = f"95% [{whole.interval[0]:.3f}, {whole.interval[1]:.3f}]"
-        verdict = worst(near(whole.interval, 1.0, LAW_TOLERANCE), near(end, 1.0, LAW_TOLERANCE))
+        words = f"{name}: measured / predicted {fmean(ratio):.3f}"
+        error = f"95% [{low:.3f}, {high:.3f}]"
+        verdict = worst(near(whole, 1.0, LAW_TOLERANCE), near(end, 1.0, LAW_TOLERANCE))
         stays = f"at B = {largest} {fmean(end):.3f} of what all data recall"
         if len({r["batch"] for r in limited}) > 2:
             fit = fit_exponent("in B", [r["batch"] for r in limited], _first(limited))
