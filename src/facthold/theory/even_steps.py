@@ -83,8 +83,12 @@ class MuonFlow:
             found[:, i + 1] = k * speed * (t + dt) / scale
         return times, found
 
-    def times(self, t_end: float = 20.0) -> tuple[float, float]:
+    def times(self) -> tuple[float, float]:
         """When relations and subjects halve their losses."""
-        t, (x, y) = self.gaps(t_end)
-        relation, subject = np.interp(halving_gap(self.R), x, t), np.interp(halving_gap(self.D), y, t)
-        return float(relation), float(subject)
+        needed, t_end = np.array([halving_gap(self.R), halving_gap(self.D)]), 8.0
+        t, gaps = self.gaps(t_end)
+        while (gaps[:, -1] < needed).any():
+            t_end *= 2
+            t, gaps = self.gaps(t_end)
+        relation, subject = (float(np.interp(gap, x, t)) for gap, x in zip(needed, gaps, strict=True))
+        return relation, subject
