@@ -123,6 +123,7 @@ class Grid:
     far_d: Counts = (256, 1024)  # predicted alone
     seeds: Seeds = SEEDS
     steps: Count = 3
+    lr: Positive = LR
     many: Seeds = MANY  # where few items are recalled, or few are in a batch
     small: Count = 48  # the largest d at which few items are recalled
     batch_d: Count = 64

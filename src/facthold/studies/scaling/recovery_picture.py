@@ -11,6 +11,7 @@ from facthold.lab import Figure, Values, style
 from facthold.measure.scaling import Fit
 from facthold.studies.judging import exponent, grouped
 from facthold.studies.scaling.recovery import (
+    ADAM,
     MUON,
     PRESETS,
     SGD,
@@ -99,6 +100,8 @@ def _others(axes: "style.Axes", rows: Sequence[Values], alpha: float) -> None:
         if residual != SOFTMAX:
             continue
         for t, look in ((1, {"markerfacecolor": "white", "linestyle": ":"}), (last, {})):
+            if (optimiser, t) == (ADAM, 1):
+                continue  # the first step of sign descent
             points = _means(by_step(rows, t, alpha=alpha, optimiser=optimiser, residual=residual))
             style.points(axes, points, i, label=f"{words}, t = {t}", **look)
     style.loglog(axes, rf"by optimiser, $\alpha$ = {alpha:g}", "d, dimension of the embeddings", "items recalled")
