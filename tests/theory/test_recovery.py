@@ -132,3 +132,10 @@ def test_steps_are_those_that_were_made() -> None:
     for found, said in [*zip(np.transpose(runs), stated, strict=True), (sgd, sgd_step(Weights.of(p), d, 1024))]:
         error = np.std(found, ddof=1) / math.sqrt(24)
         assert abs(np.mean(found) - said) < 4 * error + 0.1 * said, (np.mean(found), said, error)
+
+
+def test_what_is_recalled_makes_room_for_the_rest() -> None:
+    """At d = 256 the law's d^0.19 is 2.8, and the second step doubles what is recalled; the same step twice would not
+    change it."""
+    first, second = muon_steps(power_law(256**2, 2.0), 256, 2)
+    assert 1.7 < second / first < 2.8

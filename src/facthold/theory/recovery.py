@@ -24,8 +24,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaln, log_ndtr, ndtri_exp, zeta
 
-from facthold.memory import generator
-
 EXACT = 64  # items that stand for themselves; beyond, one stands for some that are nearly alike
 GROUPS, POINTS = 200, 500  # of items, and of h
 DRAWS = 4096  # of an item of each group and of its highest rival
@@ -165,7 +163,8 @@ def muon_steps(p: Float[np.ndarray, " N"], d: int, steps: int) -> list[float]:
     the next step is what was not recalled. Of rivals their maxima are drawn, as if those after different steps were
     independent: so they are as N grows, while the correlation stays below 1, and at N = 1,000 to within 1%.
     """
-    items, N, draw = Weights.of(p), len(p), generator((len(p), d))
+    items, N = Weights.of(p), len(p)
+    draw = np.random.Generator(np.random.Philox(key=np.array([N, d], np.uint64)))
     shape = (len(items.w), DRAWS)
     spectra, alive, noises, totals = [], [np.ones(shape, bool)], [], []
     scores, overlaps = np.zeros(shape), np.eye(steps)
