@@ -83,7 +83,8 @@ class Recovery(PowerLawCell):
             )  # fmt: skip
             recalled.append(found.recalled.sum(axis=1).tolist())
             seen.append(found.seen.tolist())
-        return {"recalled": recalled, "seen": seen}
+        share = fmean(last for *_, last in recalled) / self.N
+        return {"recalled": recalled, "seen": seen, "accuracy": share}  # the share of all items, after the last step
 
 
 @dataclass(frozen=True, kw_only=True)
