@@ -34,11 +34,18 @@ class EvenSteps(TableCell):
     log_alpha: float
     seed: int = 0  # of the table: which subjects share answers
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert self.flow  # refuses what has no reduced equations
+
+    @property
+    def flow(self) -> Reduced:
+        return Reduced(self.S, self.R, self.D, "equal", self.log_alpha)
+
     def run(self) -> Result:
         table = make_table("balanced", self.S, self.R, self.D, key=derive("flow", self.seed))
         muon = MuonFlow.of(table.joint("subject"), table.joint("relation"))
-        flow = Reduced(self.S, self.R, self.D, "equal", self.log_alpha)
-        by_flow = (flow.relation.time(halving_gap(self.R)), flow.subject.time(halving_gap(self.D)))
+        by_flow = (self.flow.relation.time(halving_gap(self.R)), self.flow.subject.time(halving_gap(self.D)))
         return {
             "sign": sign_times(self.R, self.D), "muon": muon.times(), "sgd": by_flow,
             "speeds": [muon.relation_speed, muon.subject_speed],
@@ -64,8 +71,8 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(S=16, R=4, D=4, T=8, n_noise=4, alpha=1e-4, subjects=(16, 32), muon_rates=(1e-2, 2e-2),
-                  sign_rates=(3e-3, 1e-2), adam_rate=1e-2, sgd_rate=0.5),
+    "smoke": Grid(S=16, R=4, D=4, T=8, n_noise=4, alpha=1e-4, subjects=(16, 32), muon_rates=(2e-2,),
+                  sign_rates=(1e-2,), adam_rate=1e-2, sgd_rate=0.5),
     "quick": Grid(),
     "paper": Grid(subjects=(16, 64, 256, 1024)),
 }  # fmt: skip
