@@ -11,6 +11,7 @@ from mutants import (
     ledger,
     measures,
     oscillations,
+    recovery,
     scaling,
 )
 from mutants.harness import AnyMutant, Mutant
@@ -27,6 +28,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *context_words.MUTANTS,
     *scaling.MUTANTS,
     *oscillations.MUTANTS,
+    *recovery.MUTANTS,
 )
 
 QUICK = (

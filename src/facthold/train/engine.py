@@ -22,6 +22,7 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from facthold._util.padding import next_power_of_two
+from facthold.train.directions import polar, signs
 from facthold.train.lanes import Lanes, shared_lanes
 from facthold.train.protocols import Protocol
 from facthold.train.tasks import Task
@@ -302,5 +303,6 @@ def _optimiser(protocol: Protocol) -> optax.GradientTransformation:
     optimisers = {
         "adam": optax.scale_by_adam, "adam-95": partial(optax.scale_by_adam, b2=0.95), "sgd": optax.identity,
         "sgd-momentum": lambda: optax.chain(optax.add_decayed_weights(1e-4), optax.trace(decay=0.9)),
+        "sign": signs, "muon": polar,
     }  # fmt: skip
     return optimisers[protocol.optimiser]()

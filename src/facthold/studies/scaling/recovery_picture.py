@@ -1,0 +1,145 @@
+"""The figure of Muon's recovery law: items recalled by the dimension, by the optimiser and by the batch."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import itemgetter
+from statistics import fmean
+from typing import Any
+
+from facthold.lab import Figure, Values, style
+from facthold.measure.scaling import Fit
+from facthold.studies.judging import exponent, grouped
+from facthold.studies.scaling.recovery import (
+    ADAM,
+    MUON,
+    PRESETS,
+    SGD,
+    SOFTMAX,
+    THRESHOLD,
+    WORDS,
+    by_step,
+    cells,
+    measured,
+    predicted,
+)
+from facthold.theory import recovery as theory
+
+
+def fits(rows: Sequence[Values]) -> list[Fit]:
+    result: list[Fit] = []
+    for (optimiser, residual), words in WORDS.items():
+        for alpha in sorted({r["alpha"] for r in rows}):
+            for t in range(1, 1 + max(r["steps"] for r in rows)):
+                points = by_step(rows, t, alpha=alpha, optimiser=optimiser, residual=residual)
+                name = f"{words}, alpha = {alpha:g}: recalled after {t} steps in d"
+                result += exponent(name, *zip(*points, strict=True)) if points else []
+    return result
+
+
+def says(rows: Sequence[Values]) -> list[str]:
+    """The law beside the exponents that theory gives between neighbouring sizes."""
+    lines = []
+    for alpha, group in grouped([r for r in predicted(rows).values() if not r["batch"]], itemgetter("alpha")).items():
+        group = sorted((r for r in group if r["steps"] > 1), key=lambda r: r["d"])
+        for t in range(1, 1 + max((r["steps"] for r in group), default=0)):
+            moving = [
+                f"{math.log(b['muon'][t - 1] / a['muon'][t - 1]) / math.log(b['d'] / a['d']):.2f} at "
+                f"{math.sqrt(a['d'] * b['d']):.0f}"
+                for a, b in pairwise(group)
+            ]
+            law = theory.exponent(MUON, alpha, t)
+            lines.append(f"Muon, alpha = {alpha:g}, t = {t}: law {law:.3f}, predicted by d: {', '.join(moving)}")
+    return lines
+
+
+def plot(rows: Sequence[Values]) -> "style.Canvas":
+    alphas = sorted({r["alpha"] for r in rows}, reverse=True)
+    even = len(alphas) + len(alphas) % 2
+    canvas, panes = style.panels(even + 2, width=5.6, height=4.6, rows=(even + 2) // 2)
+    for axes, alpha in zip(panes, alphas, strict=False):
+        _by_dimension(axes, rows, alpha)
+    _others(panes[-2], rows, alphas[0])
+    _by_batch(panes[-1], rows, alphas)
+    return canvas
+
+
+def _means(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    return [(x, fmean(y for at, y in points if at == x)) for x in sorted({x for x, _ in points})]
+
+
+def _by_dimension(axes: "style.Axes", rows: Sequence[Values], alpha: float) -> None:
+    """Muon: filled on thresholded gradients, open on the whole loss; lines as theory has the first."""
+    expected = [r for (_, a, steps, batch), r in predicted(rows).items() if a == alpha and not batch and steps > 1]
+    expected.sort(key=lambda r: r["d"])
+    for t in range(1, 1 + max((r["steps"] for r in expected), default=0)):
+        colour = style.COLOURS[t - 1]
+        law = theory.exponent(MUON, alpha, t)
+        for residual, face in ((THRESHOLD, colour), (SOFTMAX, "white")):
+            points = _means(by_step(rows, t, alpha=alpha, optimiser=MUON, residual=residual))
+            label = f"t = {t}: law $d^{{{law:.2f}}}$" if residual == THRESHOLD else ""
+            style.points(axes, points, t - 1, linestyle="none", markerfacecolor=face, label=label, zorder=4)
+        style.guide(axes, [r["d"] for r in expected], [r["muon"][t - 1] for r in expected], "", color=colour)
+        if expected:
+            last = expected[-1]
+            style.guide(
+                axes, [last["d"] / 8, last["d"]], [last["muon"][t - 1] * 8**-law, last["muon"][t - 1]], "",
+                color=colour, linestyle=":",
+            )  # fmt: skip
+    style.guide(axes, [], [], "predicted (dotted: the law's slope)")
+    axes.plot([], [], linestyle="none", marker="o", color="#777777", label="thresholded gradients")
+    axes.plot([], [], linestyle="none", marker="o", color="#777777", markerfacecolor="white", label="the whole loss")
+    style.loglog(axes, rf"Muon after t steps, $\alpha$ = {alpha:g}", "d, dimension of the embeddings", "items recalled")
+    style.doubling(axes)
+    style.legend(axes)
+
+
+def _others(axes: "style.Axes", rows: Sequence[Values], alpha: float) -> None:
+    last = max(r["steps"] for r in rows)
+    for i, ((optimiser, residual), words) in enumerate(WORDS.items()):
+        if residual != SOFTMAX:
+            continue
+        for t, look in ((1, {"markerfacecolor": "white", "linestyle": ":"}), (last, {})):
+            if (optimiser, t) == (ADAM, 1):
+                continue  # the first step of sign descent
+            points = _means(by_step(rows, t, alpha=alpha, optimiser=optimiser, residual=residual))
+            style.points(axes, points, i, label=f"{words}, t = {t}", **look)
+    style.loglog(axes, rf"by optimiser, $\alpha$ = {alpha:g}", "d, dimension of the embeddings", "items recalled")
+    style.doubling(axes)
+    style.legend(axes)
+
+
+def _by_batch(axes: "style.Axes", rows: Sequence[Values], alphas: Sequence[float]) -> None:
+    said = [r for (*_, steps, batch), r in predicted(rows).items() if batch and steps == 1]
+    for i, alpha in enumerate(alphas):
+        ours = sorted((r for r in said if r["alpha"] == alpha), key=lambda r: r["batch"])
+        for j, name in enumerate((MUON, SGD)):
+            found = [r for r in measured(rows, alpha=alpha, optimiser=name, steps=1) if r["batch"]]
+            points = _means([(r["batch"], r["recalled"][0]) for r in found])
+            label = rf"{WORDS[name, SOFTMAX]}, $\alpha$ = {alpha:g}"
+            style.points(axes, points, 2 * i + j, linestyle="none", label=label)
+            colour = style.COLOURS[2 * i + j]
+            style.guide(axes, [r["batch"] for r in ours], [r[name][0] for r in ours], "", color=colour)
+        style.guide(axes, [r["batch"] for r in ours], [r["seen"] for r in ours], "", linestyle=":", color="black")
+    style.guide(axes, [], [], "predicted")
+    style.guide(axes, [], [], r"items seen, about $B^{1/\alpha}$", linestyle=":", color="black")
+    d = said[0]["d"] if said else ""
+    style.loglog(axes, f"one step from a batch, d = {d}", "B, items in the batch", "items recalled")
+    axes.xaxis.set_major_locator(_decades())
+    style.legend(axes)
+
+
+def _decades() -> Any:
+    from matplotlib.ticker import LogLocator
+
+    return LogLocator(base=10)
+
+
+FIGURE = Figure(
+    "recovery", "How many items a few steps recall", "arXiv 2603.26554",
+    "A linear memory of N = d^2 items with p(z) ~ z^-alpha and embeddings N(0, 1/d), from zero, steps of one length on "
+    "the cross entropy. First panels: Muon (exact polar factors) after t steps, on the gradient and on the thresholded "
+    "one; dashed, what theory has for the second at this size, nothing fitted; dotted, the law d^(2 - (1 - "
+    "1/(2 alpha))^t) as a slope. Then other optimisers; and one step from a batch of B items.",
+    PRESETS, cells, plot, fits, says,
+)  # fmt: skip

@@ -1,0 +1,108 @@
+"""Faults that the claims on Muon, its recovery law and what it learns first, have to see."""
+
+from mutants.harness import Mutant
+
+STEPS, THEORY, POLAR = "dynamics/test_recovery.py", "theory/test_recovery.py", "train/test_directions.py"
+EVEN = "theory/test_even_steps.py"
+MUTANTS = (
+    Mutant(
+        "polar factor: singular values stay as they are",
+        "train/directions.py",
+        "return (U * (s > least)) @ Vt",
+        "return (U * s) @ Vt / s[0]",
+        tests=(POLAR, STEPS),
+    ),
+    Mutant(
+        "recovery: the gradient has the next item's input",
+        "dynamics/recovery.py",
+        "return (weights[:, None] * targets).T @ E",
+        "return (weights[1:, None] * targets[1:]).T @ E[:-1]",
+        tests=(STEPS,),
+    ),
+    Mutant(
+        "recovery: what is recalled is learnt again, what is not is left out",
+        "dynamics/recovery.py",
+        "pull = _sum(problem, then * ~ok)",
+        "pull = _sum(problem, then * ok)",
+        tests=(STEPS,),
+    ),
+    Mutant(
+        "recovery: every step goes uphill",
+        "dynamics/recovery.py",
+        "W = W - length * np.asarray(update)",
+        "W = W + length * np.asarray(update)",
+        tests=(STEPS,),
+    ),
+    Mutant(
+        "theory of Muon: others answer half as much",
+        "theory/recovery.py",
+        "wh**2 / (1 + wh**2)).sum(axis=0) / self.d) / h",
+        "wh**2 / (1 + wh**2)).sum(axis=0) / self.d / 2) / h",
+        claims=("muon-numbers@quick", "muon-batch@quick"),
+        stored=("recovery",),
+        tests=(THEORY,),
+    ),
+    Mutant(
+        "theory of Muon: what is recalled stays in the gradient",
+        "theory/recovery.py",
+        "alive.append(~recalled)",
+        "alive.append(recalled | ~recalled)",
+        claims=("muon-steps@quick", "muon-numbers@quick"),
+        stored=("recovery",),
+        tests=(THEORY,),
+    ),
+    Mutant(
+        "theory of Muon: a batch is half of what it is",
+        "theory/recovery.py",
+        "mean, rare = B * self.w, B * self.w < OFTEN / 2",
+        "mean, rare = B * self.w / 2, B * self.w < OFTEN / 2",
+        claims=("muon-batch@quick",),
+        stored=("recovery",),
+        tests=(THEORY,),
+    ),
+    Mutant(
+        "the law of Muon: it begins at a = 0",
+        "theory/recovery.py",
+        'return 2 - (1 if optimiser == "muon" else 2) * (1 - 1 / (2 * alpha)) ** t',
+        "return 2 - 2 * (1 - 1 / (2 * alpha)) ** t",
+        claims=("muon-recovery@quick", "muon-steps@quick"),
+        stored=("recovery", "predicted-recovery"),
+        tests=(THEORY,),
+    ),
+    Mutant(
+        "the law of Muon: twice as much with each step",
+        "theory/recovery.py",
+        '(1 if optimiser == "muon" else 2) * (1 - 1 / (2 * alpha)) ** t',
+        '(1 if optimiser == "muon" else 2) * (1 - 1 / alpha) ** t',
+        claims=("muon-recovery@quick", "muon-steps@quick", "recovery-of-others@quick"),
+        stored=("recovery", "predicted-recovery"),
+        tests=(THEORY,),
+    ),
+    Mutant(
+        "the law of SGD: as if noise did not grow",
+        "theory/recovery.py",
+        "return 1 / alpha",
+        "return 2 / alpha",
+        claims=("recovery-of-others@quick",),
+        stored=("recovery", "predicted-recovery"),
+        tests=(THEORY,),
+    ),
+    Mutant(
+        "Muon's equations: subjects move as if they were relations",
+        "theory/even_steps.py",
+        "polar_speed(unit_rows(p_ra)), polar_speed(unit_rows(p_sa)))",
+        "polar_speed(unit_rows(p_ra)), polar_speed(unit_rows(p_ra)))",
+        claims=("muon-learns-both@quick",),
+        stored=("loss-curve",),
+        tests=(EVEN,),
+    ),
+    Mutant(
+        "Muon's equations: W_KQ moves by its signs",
+        "theory/even_steps.py",
+        "return pull / math.sqrt(number @ pull**2)",
+        "return np.sign(pull)",
+        claims=("muon-learns-both@quick",),
+        stored=("loss-curve",),
+        tests=(EVEN,),
+    ),
+)
