@@ -41,6 +41,7 @@ RACE_STEPS = 1 << 9
 """Steps after which the members of a race hear of each other. A number of steps and not of seconds: how long the
 others trained does not depend on who was faster that day."""
 
+SINGULAR = 1e-3  # a singular value below this share of the largest counts as zero: float32 does not tell its direction
 ROUNDING = 1e-6  # slack when an accuracy in float32 is compared with the goal: far below one association in a million
 
 Seen = dict[str, Any]  # what a task observes of its model at a look, by name; see `Task.observe`
@@ -270,7 +271,7 @@ def _steps_and_look(
         params, moments = carry
 
         def loss(params: Any) -> Array:
-            return task.loss(eqx.combine(params, static), key=jax.random.fold_in(key, t))
+            return task.at(t).loss(eqx.combine(params, static), key=jax.random.fold_in(key, t))
 
         value, gradient = jax.value_and_grad(loss)(params)
         update, moments = optimiser.update(gradient, moments, params)
@@ -302,5 +303,14 @@ def _optimiser(protocol: Protocol) -> optax.GradientTransformation:
     optimisers = {
         "adam": optax.scale_by_adam, "adam-95": partial(optax.scale_by_adam, b2=0.95), "sgd": optax.identity,
         "sgd-momentum": lambda: optax.chain(optax.add_decayed_weights(1e-4), optax.trace(decay=0.9)),
+        "adam-0": partial(optax.scale_by_adam, b1=0.0, b2=0.0), "sign": optax.scale_by_sign,
+        "muon": lambda: optax.stateless_with_tree_map(lambda gradient, _: orthogonal_factor(gradient)),
     }  # fmt: skip
     return optimisers[protocol.optimiser]()
+
+
+def orthogonal_factor(G: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    """U V^T of a matrix U S V^T: all its singular values become one, but for those that are zero up to rounding."""
+    left, values, right = jnp.linalg.svd(G, full_matrices=False)
+    there = values > SINGULAR * values[..., :1]
+    return (left * there) @ right

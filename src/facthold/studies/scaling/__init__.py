@@ -1,0 +1,1 @@
+"""How a memory fills up: schemes on heavy-tailed data, and the laws of the lecture's last part."""
