@@ -32,7 +32,8 @@ RULES = ("sgd", "adam-0", "sign", "muon")
 PER_DIMENSION = ("adam-0", "adam", "sign")
 """Entries of W step by lr/d, as the public code has it for Adam: scores then move by about lr, whatever d is."""
 EPSILON = 1e-8  # Adam's
-TOGETHER = 10  # worlds in one loop: their tables stay in the cache
+TOGETHER = 60  # runs in one loop at most: their tables stay in the cache from step to step
+HELD = 1 << 17  # numbers of their matrices in one loop, for the same reason
 
 
 class Worlds(NamedTuple):
@@ -43,6 +44,9 @@ class Worlds(NamedTuple):
     W_0: Float[np.ndarray, "w d d"]
     z: Int[np.ndarray, "w n"]  # samples, in order
     f: Int[np.ndarray, " N"]
+
+    def part(self, of: slice) -> "Worlds":
+        return Worlds(self.E[of], self.U[of], self.W_0[of], self.z[of], self.f)
 
 
 class Trained(NamedTuple):
@@ -60,9 +64,10 @@ def has_closed_form(rule: str, norm: bool) -> bool:
 
 def train(
     worlds: Worlds, rule: str, lrs: Sequence[float], batch: int, looks: Sequence[int], *, norm: bool = False,
-    lanes: Lanes | None = None,
+    later: float = 1.0, lanes: Lanes | None = None,
 ) -> Trained:  # fmt: skip
-    """Each world with each learning rate, by 'sgd', 'adam-0', 'sign' or 'muon', looked at after ``looks`` samples."""
+    """Each world with each learning rate, by 'sgd', 'adam-0', 'sign' or 'muon', looked at after ``looks`` samples.
+    In the second half of all samples steps are ``later`` times as long."""
     check_one_of("rule", rule, RULES)
     check_positive(batch=batch)
     if not has_closed_form(rule, norm):
@@ -70,33 +75,40 @@ def train(
     n = worlds.z.shape[1]
     if wrong := [look for look in looks if look % batch or not 0 <= look <= n]:
         raise ValueError(f"looks={wrong[0]} must be a multiple of batch={batch} and at most n={n}")
-    lanes = lanes or shared_lanes()
-    parts = [
-        Worlds(*(part[i : i + TOGETHER] for part in worlds[:4]), worlds.f) for i in range(0, len(worlds.E), TOGETHER)
-    ]
-    futures = [lanes.submit(_trained, part, rule, tuple(lrs), batch, tuple(looks), norm, lanes) for part in parts]
+    lanes, (w, _, d) = lanes or shared_lanes(), worlds.E.shape
+    most = min(TOGETHER, HELD // d**2) if _by_matrix(rule, batch) else TOGETHER
+    size = -(-w // -(-w * len(lrs) // max(most, len(lrs))))  # as even as may be: another size is compiled anew
+    parts = [worlds.part(slice(i, i + size)) for i in range(0, w, size)]
+    futures = [lanes.submit(_trained, one, rule, tuple(lrs), batch, tuple(looks), norm, later, lanes) for one in parts]
     scores, raw = zip(*(future.result() for future in futures), strict=True)
     return Trained(np.concatenate(scores, axis=1), np.concatenate(raw, axis=0))
 
 
+def _by_matrix(rule: str, batch: int) -> bool:
+    return rule == "adam-0" or (rule == "sign" and batch > 1)
+
+
 def _trained(
-    worlds: Worlds, rule: str, lrs: tuple[float, ...], batch: int, looks: tuple[int, ...], norm: bool, lanes: Lanes
-) -> tuple[np.ndarray, np.ndarray]:
-    by_matrix = rule == "adam-0" or (rule == "sign" and batch > 1)
+    worlds: Worlds, rule: str, lrs: tuple[float, ...], batch: int, looks: tuple[int, ...], norm: bool, later: float,
+    lanes: Lanes,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    by_matrix = _by_matrix(rule, batch)
     lr = np.asarray(lrs, np.float64) / (worlds.E.shape[2] if rule in PER_DIMENSION else 1)
     data = (_matrices if by_matrix else _tables)(worlds, rule, norm)
-    rows, weights = _rows(worlds.z, batch, worlds.E.shape[1])
+    tokens, shares = _rows(worlds.z, batch, worlds.E.shape[1])
     dtype = jnp.result_type(float)  # float32, or float64 where JAX is told so
     lrs_, data = jnp.asarray(lr, dtype), jax.tree.map(partial(jnp.asarray, dtype=dtype), data)
-    f, rows, weights = jnp.asarray(worlds.f), jnp.asarray(rows), jnp.asarray(weights, dtype)
+    f, rows, weights = jnp.asarray(worlds.f), jnp.asarray(tokens), jnp.asarray(shares, dtype)
     state = _start(data, len(lrs), by_matrix)
-    done, found, raw = 0, [], None
-    for look in looks:
+    done, half, found, raw = 0, worlds.z.shape[1] // batch // 2, [], None
+    for until in (look // batch for look in looks):
         lanes.check()
-        state = _advance(state, data, f, rows, weights, lrs_, done, look // batch, rule, norm, by_matrix)
+        for end, rate in ((min(until, half), lrs_), (until, later * lrs_)):
+            if end > done:
+                state = _advance(state, data, f, rows, weights, rate, done, end, rule, norm, by_matrix)
+                done = end
         read, raw = _read(state, data, norm, by_matrix)
         found.append(np.asarray(read))
-        done = look // batch
     return np.stack(found), np.asarray(raw)
 
 
@@ -113,8 +125,8 @@ def _rows(z: Int[np.ndarray, "w n"], batch: int, N: int) -> tuple[np.ndarray, np
 
 def _tables(worlds: Worlds, rule: str, norm: bool) -> dict[str, np.ndarray]:
     """What the loop over tables needs: start, kernel of the inputs, and what turns errors into steps of a row."""
-    E, U, W_0 = (np.asarray(part, np.float64) for part in worlds[:3])
-    start = E @ W_0.transpose(0, 2, 1)
+    E, U = (np.asarray(part, np.float64) for part in worlds[:2])
+    start = worlds.E @ worlds.W_0.transpose(0, 2, 1)
     K_U, K_E = U @ U.transpose(0, 2, 1), E @ E.transpose(0, 2, 1)
     data = {"start": start if norm else start @ U.transpose(0, 2, 1), "K": K_E, "length": np.linalg.norm(E, axis=2)}
     if rule == "sign":
@@ -201,8 +213,8 @@ def _table_step(
 
 
 def _orthogonalised(delta: Float[Array, "b l M"], data: dict[str, Array], z: Int[Array, " b"]) -> Float[Array, "b l M"]:
-    """Rows of the orthogonal factor of U^T delta^T E, as scores of U. With U = R Q, where Q's rows are orthonormal, it is
-    Q^T (Y Y^T)^(-1/2) Y for Y = R^T delta^T E, and Y Y^T = R^T (delta^T K delta) R needs no d."""
+    """Rows of the orthogonal factor of U^T delta^T E, as scores of U. With U = R Q, where Q's rows are orthonormal, it
+    is Q^T (Y Y^T)^(-1/2) Y for Y = R^T delta^T E, and Y Y^T = R^T (delta^T K delta) R needs no d."""
     if len(z) == 1:  # of rank one: it is divided by its norm
         forward = delta @ data["K_U"]
         size = jnp.sqrt((forward * delta).sum(axis=-1, keepdims=True)) * data["length"][z][:, None, None]
@@ -220,9 +232,10 @@ def _matrix_step(
     lrs: Float[Array, " l"], f: Int[Array, " N"], rule: str, norm: bool,
 ) -> Float[Array, "l d d"]:  # fmt: skip
     e, U = data["E"][z], data["U"]
-    if norm:
-        g = _outputs_step(jnp.einsum("bj,lij->bli", e, W), U, f[z], weights)
-        G = jnp.einsum("bli,bj->lij", g, e)
+    if norm or len(z) < len(U):  # few rows: through W first
+        x = jnp.einsum("bj,lij->bli", e, W)
+        g = _outputs_step(x, U, f[z], weights) if norm else _errors(x @ U.T, f[z], weights) @ U
+        G = g[0, :, :, None] * e[0] if len(z) == 1 else jnp.einsum("bli,bj->lij", g, e)
     else:
         delta = _errors(jnp.einsum("bj,lmj->blm", e, jnp.einsum("mi,lij->lmj", U, W)), f[z], weights)
         G = jnp.einsum("mi,lmj->lij", U, jnp.einsum("blm,bj->lmj", delta, e))

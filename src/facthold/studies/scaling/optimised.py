@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OPTIMISERS = ("sgd", "adam-0", "sign", "muon", "adam")
 TRAINED = ("W", "all", "embeddings")
 PER_DIMENSION = ("adam-0", "adam", "sign")  # as in `train.ensembles`, which takes long to load
-LEAST_SEEN = 25  # times that a token is expected to be seen, for its q to be compared with p
+LEAST_SEEN = 100  # times that a token is expected to be seen, for its q to be compared with p: log q is off by 1/200
 DIGITS = 6  # of stored errors and weights
 
 Rates = Annotated[tuple[float, ...], Each(Positive, distinct=True)]
@@ -48,7 +48,7 @@ class WorldsCell(Cell):
         worlds = float(len(self.seeds))
         return {
             f"N={self.N}": bytes_of(embeddings=worlds * self.N * (self.d + self.N)),
-            f"d={self.d}": bytes_of(weights=8 * worlds * self.d**2), f"n={self.n}": bytes_of(facts=worlds * self.n),
+            f"d={self.d}": bytes_of(weights=2 * worlds * self.d**2), f"n={self.n}": bytes_of(facts=worlds * self.n),
         }  # fmt: skip
 
     def keys(self, seed: int) -> dict[str, Any]:
@@ -93,12 +93,15 @@ class Optimised(WorldsCell):
     batch: Count
     norm: bool = False  # whether W e has norm one before it is read
     trained: Annotated[str, OneOf(TRAINED)] = "W"
+    later: Positive = 1.0  # in the second half of the samples steps are so many times as long
     looks: Counts = (128, 256, 512, 1024, 2048, 5120, 10_240, 20_480, 51_200)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.batch > self.n:
-            raise ValueError(f"batch={self.batch} is larger than n={self.n}: not one step; take a batch of {self.n} at most")
+            raise ValueError(f"batch={self.batch} is larger than n={self.n}: not one step; take {self.n} at most")
+        if self.later != 1.0 and not self.closed:
+            raise ValueError(f"later={self.later} is for what train.ensembles trains, not {self.optimiser!r} here")
 
     @property
     def looked(self) -> list[int]:
@@ -144,7 +147,7 @@ class Optimised(WorldsCell):
         from facthold.measure.realised import error_of
         from facthold.train.ensembles import train
 
-        found = train(worlds, self.optimiser, self.lrs, self.batch, self.looked, norm=self.norm)
+        found = train(worlds, self.optimiser, self.lrs, self.batch, self.looked, norm=self.norm, later=self.later)
         return error_of(found.scores, worlds.f, self.data.p), found.raw
 
     def _by_engine(self, worlds: "Worlds") -> tuple[np.ndarray, np.ndarray | None]:
