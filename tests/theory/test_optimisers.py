@@ -33,3 +33,10 @@ def test_the_power_of_p() -> None:
     assert np.isnan(power(np.where(np.arange(20) == 3, -1.0, p), p))
     with pytest.raises(ValueError, match="sightings"):
         after_seen(MOST + 1, 1.0, 5)
+
+
+def test_the_mean_is_over_all_numbers_of_sightings() -> None:
+    p, n, lr = np.array([0.3, 0.01, 0.001]), 200, 2.0
+    draws = np.random.default_rng(0).binomial(n, p[:, None], (3, 200_000))
+    q = np.array(after_seen(n, lr, 5))[draws]
+    assert np.all(np.abs(mean_scheme(p, n, lr, 5) - q.mean(axis=1)) < 4 * q.std(axis=1) / 200_000**0.5)

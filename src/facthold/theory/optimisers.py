@@ -18,6 +18,7 @@ from jaxtyping import Float
 from scipy.special import gammaln
 
 MOST = 1 << 17  # sightings that are counted one by one
+FAR = 12  # standard deviations beyond which nothing is left, and one more for small means
 
 
 def grown(q: float, share: float, lr: float, M: int) -> float:
@@ -38,9 +39,17 @@ def after_seen(most: int, lr: float, M: int) -> tuple[float, ...]:
 
 def mean_scheme(p: Float[np.ndarray, " N"], n: int, lr: float, M: int) -> Float[np.ndarray, " N"]:
     """The expected q after n samples with batch one: how often each token is seen is binomial."""
-    q, k = np.array(after_seen(n, lr, M)), np.arange(n + 1)
+    q = np.array(after_seen(n, lr, M))
+    return np.array([_binomial_mean(q, n, float(one)) for one in p])
+
+
+def _binomial_mean(q: Float[np.ndarray, " n"], n: int, p: float) -> float:
+    """The mean of q at a binomial number, over all that lie within FAR of its mean."""
+    half = FAR * (1 + math.sqrt(n * p * (1 - p)))
+    k = np.arange(max(0, math.floor(n * p - half)), min(n, math.ceil(n * p + half)) + 1)
     log_choose = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
-    return np.array([np.exp(log_choose + k * math.log(one) + (n - k) * math.log1p(-one)) @ q for one in p])
+    shares = np.exp(log_choose + k * math.log(p) + (n - k) * math.log1p(-p))
+    return float(shares @ q[k])
 
 
 def power(q: Float[np.ndarray, "*runs N"], p: Float[np.ndarray, " N"]) -> Float[np.ndarray, "*runs"]:

@@ -149,7 +149,7 @@ def judge_helped(rows: Rows) -> Judgement:
 
 def late_cells(preset: str) -> list[Cell]:
     return [
-        _cell(preset, 60, optimiser="sgd", d=d, batch=1, lrs=(LARGE,), later=later)
+        _cell(preset, 40, optimiser="sgd", d=d, batch=1, lrs=(LARGE,), later=later)
         for d in at_preset(LATE_D, preset) for later in (1.0, LATE)
     ]  # fmt: skip
 
@@ -194,8 +194,8 @@ CLAIMS = (
         "large-batch-scheme", "slides: scaling laws with optimization algorithms",
         "One step of SGD with a large batch gives the scheme q = lr p, at any step size.",
         one_step_cells, judge_one_step,
-        changed="Tokens that are expected 25 times were compared at first. The logarithm of their counts is 1/50 too low "
-        "on average, and q / p came out as 0.990 on these seeds; tokens are now expected 100 times or more.",
+        changed="Tokens that are expected 25 times were compared at first. The logarithm of their counts is 1/50 too "
+        "low on average, and q / p came out as 0.990 on these seeds; tokens are now expected 100 times or more.",
     ),
     Claim(
         "batch-one-scheme", "slides: scaling laws with optimization algorithms; the law beyond",

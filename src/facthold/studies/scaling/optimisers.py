@@ -16,6 +16,7 @@ WORDS = {
     "sgd": "SGD", "adam-0": "Adam, betas 0", "adam": "Adam", "sign": "sign descent", "muon": "Muon",
 }  # fmt: skip
 LRS = (0.1, 0.56, 3.2, 18.0, 100.0)
+DARK = -1.7  # log10 of the error above which the heat map is dark
 SAMPLES = 102_400  # as in the public code: 100 batches of 1024
 
 
@@ -111,7 +112,7 @@ def _heat(axes: "style.Axes", rows: Sequence[Values], d: int) -> None:
     axes.imshow(table, origin="lower", aspect="auto", cmap="viridis_r", vmin=-4, vmax=0)
     for (i, j), value in np.ndenumerate(table):
         words = "diverged" if np.isnan(value) else "<1e-5" if value <= -5 else f"{10**value:.2g}"
-        axes.text(j, i, words, ha="center", va="center", fontsize=7, color="white" if value < -2 else "black")
+        axes.text(j, i, words, ha="center", va="center", fontsize=7, color="white" if value > DARK else "black")
     axes.set_xticks(range(len(by_batch)), [f"{b}" for b in by_batch])
     axes.set_yticks(range(len(lrs)), [f"{lr:g}" for lr in lrs])
     axes.set(title=f"error, {name_of(rows[0])}, d = {d}", xlabel="batch size", ylabel="learning rate")
@@ -132,12 +133,13 @@ def _weights(axes: "style.Axes", rows: Sequence[Values]) -> None:
                 q = final_q(r, lr)
                 if q is not None:
                     label = f"{WORDS[optimiser]}, batch {batch}, lr {lr:g}"
-                    style.points(axes, [(a, b) for a, b in zip(p, q, strict=True) if b > 0], i, markersize=3,
-                                 linewidth=0.6, label=label)  # fmt: skip
+                    positive = [(a, b) for a, b in zip(p, q, strict=True) if b > 0]
+                    style.points(axes, positive, i, markersize=3, linestyle="none", label=label)
     style.guide(axes, p, p / p.max(), "q = p")
-    style.loglog(axes, f"the scheme that came out, d = {first['d']}", "p(z)", "q(z) / largest q")
-    axes.set_ylim(1e-4, 20)
-    style.legend(axes, fontsize=7, loc="lower right")
+    axes.set(xscale="log", yscale="log", ylim=(1e-4, 50), xlabel="p(z)", ylabel="q(z) / largest q")
+    axes.set_title(f"the scheme that came out, d = {first['d']}")
+    style.frame(axes)
+    style.legend(axes, fontsize=7, loc="upper left", ncols=2)
 
 
 def _along(axes: "style.Axes", rows: Sequence[Values]) -> None:
