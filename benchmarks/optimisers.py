@@ -18,7 +18,8 @@ from facthold.studies.scaling.optimisers import LRS
 from facthold.train.engine import SINGULAR
 from facthold.train.ensembles import EPSILON, PER_DIMENSION, Worlds, train
 
-STEPS = {1: 20_000, 4: 4_000, 16: 2_000, 64: 500, 256: 200, 1024: 100}  # of ours that are timed together
+BATCHES = (1, 4, 16, 64, 256, 1024)
+PART = {"sgd": 1, "sign": 1, "adam-0": 25, "muon": 25}  # of ours so many times fewer steps are timed than a run has
 PLAIN_STEPS = 400
 GOAL = 100  # times, at batch one
 
@@ -54,18 +55,18 @@ def main() -> None:
     parser.add_argument("-M", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--optimisers", nargs="+", default=["sgd", "adam-0", "sign", "muon"])
-    parser.add_argument("--batch", nargs="+", type=int, default=list(STEPS))
+    parser.add_argument("--batch", nargs="+", type=int, default=list(BATCHES))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--samples", type=int, default=102_400, help="of a whole run: runs per second are of these")
+    parser.add_argument("--samples", type=int, default=102_400, help="of a whole run")
     given = parser.parse_args()
     for rule in given.optimisers:
         for batch in given.batch:
             cell = Optimised(
-                N=given.N, M=given.M, d=given.d, n=STEPS[batch] * batch, seeds=tuple(range(given.seeds)),
+                N=given.N, M=given.M, d=given.d, n=given.samples, seeds=tuple(range(given.seeds)),
                 optimiser=rule, lrs=LRS, batch=batch,
             )  # fmt: skip
             worlds, n_runs = cell.worlds(), given.seeds * len(LRS)
-            steps = STEPS[batch] if rule != "muon" else max(20, STEPS[batch] // 10)
+            steps = max(1, given.samples // batch // (PART[rule] if batch < BATCHES[-1] else 1))
             plain_steps = PLAIN_STEPS if rule != "muon" else 10
             train(worlds, rule, LRS, batch, [steps * batch])
             ratios, ours = [], []

@@ -33,7 +33,7 @@ PER_DIMENSION = ("adam-0", "adam", "sign")
 """Entries of W step by lr/d, as the public code has it for Adam: scores then move by about lr, whatever d is."""
 EPSILON = 1e-8  # Adam's
 TOGETHER = 60  # runs in one loop at most: their tables stay in the cache from step to step
-HELD = 1 << 17  # numbers of their matrices in one loop, for the same reason
+HELD = 1 << 16  # numbers of their matrices in one loop, for the same reason
 
 
 class Worlds(NamedTuple):
