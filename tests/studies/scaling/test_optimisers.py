@@ -12,7 +12,7 @@ from facthold.memory.schemes import HeavyTailed
 from facthold.studies.scaling import optimiser_claims
 from facthold.studies.scaling.optimised import LEAST_SEEN, OPTIMISERS, PER_DIMENSION, Optimised, SchemesBeside
 from facthold.studies.scaling.optimisers import mean_errors
-from facthold.theory.optimisers import mean_scheme, power
+from facthold.theory.optimisers import after_seen, mean_scheme, power
 from facthold.train import ensembles
 from facthold.train.protocols import OPTIMISERS as ENGINE
 
@@ -69,6 +69,16 @@ def test_one_step_is_the_scheme_of_the_counts() -> None:
     q = np.array(ours.run()["q"])
     counts = np.mean([np.bincount(z, minlength=12) for z in ours.worlds().z], axis=0) / 64
     np.testing.assert_allclose(q, np.outer(ours.lrs, counts), rtol=0.1, atol=1e-6)
+
+
+def test_with_orthogonal_embeddings_q_follows_the_law() -> None:
+    """Token by token, by how often each was seen; W_0 makes rivals differ by a little."""
+    ours = cell(batch=1, d=900, embeddings="orthogonal", seeds=tuple(range(8)), n=200)
+    q, z = np.array(ours.run()["q"]), ours.worlds().z
+    for i, lr in enumerate(ours.lrs):
+        law = np.array(after_seen(200, lr, ours.M))
+        stated = np.mean([law[np.bincount(one, minlength=12)] for one in z], axis=0)
+        np.testing.assert_allclose(q[i], stated, rtol=0.02, atol=1e-6)
 
 
 def test_samples_that_fill_no_batch_are_left_out() -> None:
