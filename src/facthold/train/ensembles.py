@@ -144,8 +144,8 @@ def _matrices(worlds: Worlds, rule: str, norm: bool) -> dict[str, np.ndarray]:
 
 def _start(data: dict[str, Array], n_lrs: int, by_matrix: bool) -> Array:
     w, *shape = data["start"].shape
-    if by_matrix:
-        return jnp.broadcast_to(data["start"][:, None], (w, n_lrs, *shape))
+    if by_matrix:  # with the rows of W^T first: so products with inputs go along what lies together
+        return jnp.broadcast_to(data["start"].transpose(0, 2, 1)[:, :, None], (w, shape[0], n_lrs, shape[1]))
     return jnp.zeros((w, shape[0], n_lrs, shape[1]), data["start"].dtype)
 
 
@@ -170,7 +170,7 @@ def _advance(
 def _read(state: Array, data: dict[str, Array], norm: bool, by_matrix: bool) -> tuple[Array, Array]:
     """What is read of each token, and u_y^T W e_z."""
     if by_matrix:
-        x = jnp.einsum("wzj,wlij->wlzi", data["E"], state)
+        x = jnp.einsum("wzj,wjli->wlzi", data["E"], state)
     else:
         x = data["start"][:, None] - jnp.einsum("wzn,wnlk->wlzk", data["K"], state)
         if not norm:
@@ -228,16 +228,16 @@ def _orthogonalised(delta: Float[Array, "b l M"], data: dict[str, Array], z: Int
 
 
 def _matrix_step(
-    W: Float[Array, "l d d"], data: dict[str, Array], z: Int[Array, " b"], weights: Float[Array, " b"], *,
+    W: Float[Array, "d l d"], data: dict[str, Array], z: Int[Array, " b"], weights: Float[Array, " b"], *,
     lrs: Float[Array, " l"], f: Int[Array, " N"], rule: str, norm: bool,
-) -> Float[Array, "l d d"]:  # fmt: skip
+) -> Float[Array, "d l d"]:  # fmt: skip
     e, U = data["E"][z], data["U"]
     if norm or len(z) < len(U):  # few rows: through W first
-        x = jnp.einsum("bj,lij->bli", e, W)
+        x = jnp.einsum("bj,jli->bli", e, W)
         g = _outputs_step(x, U, f[z], weights) if norm else _errors(x @ U.T, f[z], weights) @ U
-        G = g[0, :, :, None] * e[0] if len(z) == 1 else jnp.einsum("bli,bj->lij", g, e)
+        G = g * e[0, :, None, None] if len(z) == 1 else jnp.einsum("bj,bli->jli", e, g)
     else:
-        delta = _errors(jnp.einsum("bj,lmj->blm", e, jnp.einsum("mi,lij->lmj", U, W)), f[z], weights)
-        G = jnp.einsum("mi,lmj->lij", U, jnp.einsum("blm,bj->lmj", delta, e))
+        delta = _errors(jnp.einsum("bj,jlm->blm", e, W @ U.T), f[z], weights)
+        G = jnp.einsum("bj,blm->jlm", e, delta) @ U
     step = jnp.sign(G) if rule == "sign" else G / (jnp.abs(G) + EPSILON)
-    return W - lrs[:, None, None] * step
+    return W - lrs[:, None] * step
