@@ -216,6 +216,8 @@ def test_small_steps_help_late_where_they_do() -> None:
     judge = optimiser_claims.judge_late
     assert judge(rows_of("small-steps-late", errors_as(lambda c, lr: 0.01 if c.later < 1 else 0.02))).verdict == "holds"
     assert judge(rows_of("small-steps-late", errors_as(lambda c, lr: 0.02 if c.later < 1 else 0.01))).verdict == "fails"
+    same = [r | {"errors": [[[0.1]] * len(r["seeds"])]} for r in rows_of("small-steps-late", lambda c: {})]
+    assert judge(same).verdict == "fails"  # an error that is the same is not smaller
 
 
 def test_equal_weights_are_best_where_they_are() -> None:

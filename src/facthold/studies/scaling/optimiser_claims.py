@@ -109,7 +109,7 @@ def _less(words: str, more: Sequence[float], less: Sequence[float], of: int) -> 
     low, high = found = around(*mean_and_error(differences), of)
     measured = f"{words}: {fmean(more):.4f} and {fmean(less):.4f}"
     return Judgement(
-        f"{words}: the second error is smaller", measured, f"[{low:+.4f}, {high:+.4f}]", at_least(found, 0)
+        f"{words}: the second error is smaller", measured, f"[{low:+.4f}, {high:+.4f}]", at_least(found, SMALLER)
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Between, Count, Counts, Each, OneOf, Seeds
+from facthold.memory import EMBEDDINGS
 from facthold.memory.schemes import HeavyTailed
 from facthold.studies.scaling.optimised import OPTIMISERS, TRAINED, Optimised, Rates
 
@@ -36,7 +37,7 @@ class Grid:
     N: Count = 100
     M: Annotated[int, Between(least=2)] = 5
     alpha: Annotated[float, Between(least=0)] = 2.0
-    embeddings: str = "gaussian"
+    embeddings: Annotated[str, OneOf(EMBEDDINGS)] = "gaussian"
     seeds: Seeds = tuple(range(20))
 
 
