@@ -137,9 +137,8 @@ def _weights(axes: "style.Axes", rows: Sequence[Values]) -> None:
                     positive = [(a, b) for a, b in zip(p, q, strict=True) if b > 0]
                     style.points(axes, positive, i, markersize=3, linestyle="none", label=label)
     style.guide(axes, p, p / p.max(), "q = p")
-    axes.set(xscale="log", yscale="log", ylim=(1e-4, 50), xlabel="p(z)", ylabel="q(z) / largest q")
-    axes.set_title(f"the scheme that came out, d = {first['d']}")
-    style.frame(axes)
+    _decades(axes, f"the scheme that came out, d = {first['d']}", "p(z)", "q(z) / largest q")
+    axes.set_ylim(1e-4, 50)
     style.legend(axes, fontsize=7, loc="upper left", ncols=2)
 
 
@@ -152,8 +151,14 @@ def _along(axes: "style.Axes", rows: Sequence[Values]) -> None:
     for i, lr in enumerate(r["lrs"]):
         means = [(n, mean_errors(r, look)[i]) for look, n in enumerate(r["looked"])]
         style.points(axes, [(n, e) for n, e in means if e], i, label=f"lr {lr:g}")
-    style.loglog(axes, f"SGD, batch {r['batch']}, d = {r['d']}", "samples", "error")
+    _decades(axes, f"SGD, batch {r['batch']}, d = {r['d']}", "samples", "error")
     style.legend(axes)
+
+
+def _decades(axes: "style.Axes", title: str, x: str, y: str) -> None:
+    """Both axes logarithmic, with a number at each decade: these panels are too narrow for more."""
+    axes.set(xscale="log", yscale="log", title=title, xlabel=x, ylabel=y)
+    style.frame(axes)
 
 
 def says(rows: Sequence[Values]) -> list[str]:
