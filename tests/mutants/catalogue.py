@@ -10,6 +10,7 @@ from mutants import (
     learning,
     ledger,
     measures,
+    optimisers,
     oscillations,
     recovery,
     scaling,
@@ -29,6 +30,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *scaling.MUTANTS,
     *oscillations.MUTANTS,
     *recovery.MUTANTS,
+    *optimisers.MUTANTS,
 )
 
 QUICK = (

@@ -271,7 +271,7 @@ def _steps_and_look(
         params, moments = carry
 
         def loss(params: Any) -> Array:
-            return task.loss(eqx.combine(params, static), key=jax.random.fold_in(key, t))
+            return task.at(t).loss(eqx.combine(params, static), key=jax.random.fold_in(key, t))
 
         value, gradient = jax.value_and_grad(loss)(params)
         update, moments = optimiser.update(gradient, moments, params)
@@ -303,6 +303,6 @@ def _optimiser(protocol: Protocol) -> optax.GradientTransformation:
     optimisers = {
         "adam": optax.scale_by_adam, "adam-95": partial(optax.scale_by_adam, b2=0.95), "sgd": optax.identity,
         "sgd-momentum": lambda: optax.chain(optax.add_decayed_weights(1e-4), optax.trace(decay=0.9)),
-        "sign": signs, "muon": polar,
+        "adam-0": partial(optax.scale_by_adam, b1=0.0, b2=0.0), "sign": signs, "muon": polar,
     }  # fmt: skip
     return optimisers[protocol.optimiser]()

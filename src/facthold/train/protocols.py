@@ -12,8 +12,9 @@ from facthold.models.sizes import Shape
 
 # adam-95 forgets second moments within about 20 steps (b2 = 0.95): on batches it stores more in as many steps.
 # sgd-momentum is that of the public code for the bigram task: momentum 0.9, weight decay 1e-4.
+# adam-0 is Adam with both betas 0, as the public code for memory schemes has it: g / (|g| + 1e-8). sign is its limit.
 # sign and muon have no momentum: `train.directions`.
-OPTIMISERS = ("adam", "adam-95", "sgd", "sgd-momentum", "sign", "muon")
+OPTIMISERS = ("adam", "adam-95", "sgd", "sgd-momentum", "adam-0", "sign", "muon")
 AUTHORS = "authors"  # the success rule of the authors' code
 RULES = ("best", "final", AUTHORS)
 BATCH = 1 << 10  # prompts in a step of training on facts

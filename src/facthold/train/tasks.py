@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from facthold._util.errors import check_positive
 from facthold._util.padding import pad_rows, padded
@@ -65,6 +65,10 @@ class Task(eqx.Module):
     @abstractmethod
     def accuracy(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
         """The share recalled, by which a run succeeds."""
+
+    def at(self, t: Int[Array, ""]) -> "Task":
+        """The task as it is at step t: itself, unless its data come in an order of their own."""
+        return self
 
     def observe(self, model: Any, *, key: PRNGKeyArray) -> dict[str, Array]:
         """What else is kept of each look, by name: nothing, unless a task says so. ``key`` is `accuracy`'s."""
@@ -168,3 +172,6 @@ class OnGrid(Task):
 
     def observe(self, model: Any, *, key: PRNGKeyArray) -> dict[str, Array]:
         return self.task.observe(straight_through(model, self.grid), key=key)
+
+    def at(self, t: Int[Array, ""]) -> "OnGrid":
+        return OnGrid(self.task.at(t), self.grid)
