@@ -11,8 +11,15 @@ MUTANTS = (
         "memory/schemes.py",
         '"seen": lambda _: lambda counts, p: (counts > 0).astype(float)',
         '"seen": lambda _: lambda counts, p: (counts > 1).astype(float)',
-        claims=("scaling-samples@quick",),
         tests=(NAMES,),
+    ),
+    Mutant(
+        "schemes: half of the samples are drawn",
+        "memory/schemes.py",
+        "multinomial(n, self.p)",
+        "multinomial(n // 2, self.p)",
+        claims=("scaling-samples@quick",),
+        tests=(NAMES, THEORY),
     ),
     Mutant(
         "schemes: twice the samples in what is not seen",
