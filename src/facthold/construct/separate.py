@@ -57,6 +57,7 @@ class Separation:
     W: Float[np.ndarray, "d d"]
     margin: float  # the least, as a share of |W| and the longest u_f(x) - u_y times e_x
     bound: float  # no W has a larger one
+    recalled: float  # the share of inputs whose margins are all positive
     steps: int
     products: int
 
@@ -170,23 +171,26 @@ def separate(
     """Newton's method from ``start`` (a multiple of the outer product, where there is none) until it is decided."""
     on = Separator(problem)
     W = START * on.targets.T @ on.E if start is None else np.array(start, np.float64)
-    pairs, used, bound = on.pairs(W), 0, 1.0
-    for step in range(STEPS + 1):
-        size = float(np.linalg.norm(W)) * on.scale
+    pairs, step, used, bound, status = on.pairs(W), 0, 0, 1.0, UNDECIDED
+    while True:
         if pairs.least > on.rounding * float(np.linalg.norm(W)):
-            return Separation(SEPARATED, W, pairs.least / max(size, 1e-300), bound, step, used)
+            status = SEPARATED
+            break
         G = on.combined(pairs)
         angle = float(np.linalg.norm(G) / (pairs.violation @ on.lengths(pairs)))
         bound = min(bound, angle)
         if angle <= NO_MARGIN:
-            return Separation(INSEPARABLE, W, pairs.least / max(size, 1e-300), bound, step, used)
+            status = INSEPARABLE
+            break
         if used >= products or step == STEPS:
             break
         # coarse directions far from the solution; nearer to it as good as they have to be for fast convergence
         P, n = on.step(pairs, G, min(0.1, angle**0.5), min(PRODUCTS_AT_ONCE, products - used))
         W, pairs = _descend(on, W, pairs, P, float((G * P).sum()))
-        used += n
-    return Separation(UNDECIDED, W, pairs.least / max(size, 1e-300), bound, step, used)
+        step, used = step + 1, used + n
+    margin = pairs.least / max(float(np.linalg.norm(W)) * on.scale, 1e-300)
+    recalled = 1 - len(np.unique(pairs.x[pairs.violation >= 1])) / on.N
+    return Separation(status, W, margin, bound, recalled, step, used)
 
 
 def _descend(
