@@ -1,8 +1,8 @@
 """A criterion that asks for less than the arg max: each answer above the *mean* of its largest rivals.
 
-An answer y = f(x) is listwise right if its score is above the mean of the largest ``share`` of its rivals' scores (their
-tail). Top-1 recall asks for more than the largest rival alone, and its d^2 / N grows with ln N; a tail has a mean that
-does not grow (`theory.sharp.listwise_constant`).
+An answer y = f(x) is listwise right if its score is above the mean of the largest ``share`` of its rivals', their
+tail. The largest rival of all grows with ln N, and with it the d^2 / N that top-1 recall needs; the mean of a tail does
+not (`theory.listwise`).
 
 The mean of the k largest of s_y is the least t + sum_y max(0, s_y - t) / k over t. So W and one t for each input are
 solved for together, in a convex problem, with max(0, .) rounded off from above: what meets it meets the criterion.
@@ -18,6 +18,7 @@ from facthold._util.padding import pad_rows, padded
 from facthold.construct.separate import START
 from facthold.construct.solve import Wanted, minimise
 from facthold.memory.associations import Problem
+from facthold.theory.listwise import tail_size
 
 MET, NOT_MET = "met", "not met"
 ROUNDED_OFF = 0.5  # half of the width over which max(0, .) bends, beside a margin of 1
@@ -32,11 +33,6 @@ class Listwise:
     status: str
     W: Float[np.ndarray, "d d"]
     right: float  # the share of inputs whose margin is positive
-
-
-def tail_size(share: float, rivals: int) -> int:
-    """How many rivals are the tail: at least one."""
-    return max(1, round(share * rivals))
 
 
 def tail_margins(W: Float[np.ndarray, "d d"], problem: Problem, share: float) -> Float[np.ndarray, " N"]:

@@ -1,7 +1,7 @@
 """Does any linear memory recall all of these associations? A W that does, or a certificate that there is none.
 
-W recalls all if every margin <a_xy, W> = (u_f(x) - u_y)^T W e_x, y != f(x), is positive. The sum of max(0, 1 - margin)^2
-over all pairs is convex and piecewise quadratic: Newton's method ends after some ten to forty steps. It is zero
+W recalls all if every margin <a_xy, W> = (u_f(x) - u_y)^T W e_x, y != f(x), is positive. The sum over all pairs of
+max(0, 1 - margin)^2 is convex and piecewise quadratic: Newton's method ends after some ten to forty steps. It is zero
 somewhere if the associations can be separated. Where it is stationary and not zero, the violations lambda >= 0 have
 sum lambda a = 0, so that no W has only positive margins (Gordan's theorem). In numbers, for any W,
 
@@ -27,7 +27,7 @@ from facthold.models.memory import LinearMemory
 SEPARATED, INSEPARABLE, UNDECIDED = "separated", "inseparable", "not decided"
 START = 5.0  # times the outer product: margins of about 5, so that few pairs violate theirs
 STEPS = 40  # of Newton's method
-PRODUCTS = 4000  # with the Hessian, over all steps; a hundredth below or above the threshold 1,000 to 2,000 are enough
+PRODUCTS = 2000  # with the Hessian, over all steps: enough a hundredth below or above the threshold
 PRODUCTS_AT_ONCE = 400  # for one step
 NO_MARGIN = 1e-7  # a best margin, as a share of |W||a|, that is called none: one association less gives some 1e-5
 BLOCK = 1 << 21  # scores that are held at once

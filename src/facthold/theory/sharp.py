@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq, nnls
-from scipy.special import betainc, gammaln, log_ndtr, logsumexp, ndtr, ndtri, wofz
+from scipy.special import betainc, gammaln, log_ndtr, logsumexp, ndtri, wofz
 
 LIMIT = 2.0  # of Delta(N) / ln N, and so of d^2 / (N ln N)
 MOST_ACTIVE = 250  # rivals; on average N = 10^9 has 32 of them, and 10^30 has 116
@@ -80,7 +80,7 @@ def active_rivals(N: float) -> float:
     return float(k @ v)
 
 
-def separable(d: int) -> float:
+def separable(d: float) -> float:
     """The N up to which a linear memory recalls all N associations, by the law: N Delta(N) = d^2."""
     if d < 2:
         raise ValueError(f"d={d}: the law is for two dimensions or more")
@@ -88,7 +88,7 @@ def separable(d: int) -> float:
     return math.exp(brentq(excess, math.log(2.0), 2 * math.log(d) + 1, xtol=1e-10))
 
 
-def log_constant(N: float, d: int) -> float:
+def log_constant(N: float, d: float) -> float:
     """c in c N ln N = d^2."""
     return d * d / (N * math.log(N))
 
@@ -104,8 +104,8 @@ def sphere_rivals(d: int, N: int, n_draws: int, generator: np.random.Generator) 
     """Delta at finite d: E dist^2(h, {w: u_1^T w >= u_y^T w for all y}), h ~ N(0, I_d), u_1, ..., u_N on the sphere.
 
     The law takes the N scores of an input for independent. They are those of one vector W e_x of R^d, where rivals have
-    inner products of order 1/sqrt(d): projected there, the cone is a little nearer, by a share of order Delta / d. Drawn,
-    with what the same scores give in the law (of known mean, `active_rivals`) as a control variate.
+    inner products of order 1/sqrt(d): projected there, the cone is nearer, by a share of order Delta / d. Drawn, with
+    what the same scores give in the law (of known mean, `active_rivals`) as a control variate.
     """
     exact, ideal = np.empty(n_draws), np.empty(n_draws)
     for i in range(n_draws):
@@ -130,20 +130,3 @@ def projection_squared(g: Float[np.ndarray, " N"]) -> float:
     k = int((rivals > np.concatenate([g[:1], means[:-1]])).sum())
     level = means[k - 1] if k else g[0]
     return float((g[0] - level) ** 2 + ((rivals[:k] - level) ** 2).sum())
-
-
-def tail_mean(share: float) -> float:
-    """The mean of the largest ``share`` of many normal numbers."""
-    if not 0 < share < 1:
-        raise ValueError(f"share={share} must lie between 0 and 1")
-    return math.exp(-(ndtri(share) ** 2) / 2) / math.sqrt(2 * math.pi) / share
-
-
-def listwise_constant(share: float) -> float:
-    """d^2 / N where each answer is to be above the mean of the largest ``share`` of its rivals' scores.
-
-    The same geometry for N to infinity: many rivals make up the mean, and moving them costs nothing beside moving the
-    answer's own score g up to the mean h of the tail. What is left is E[max(0, h - g)^2], a constant: no logarithm.
-    """
-    h = tail_mean(share)
-    return float((h * h + 1) * ndtr(h) + h * math.exp(-h * h / 2) / math.sqrt(2 * math.pi))
