@@ -1,9 +1,9 @@
 """How many associations a linear memory can hold if each answer is only to be above the mean of its largest rivals.
 
-The geometry of `theory.sharp` with another cone for each input: {g_1 >= the mean of the k largest of g_2, ..., g_N}. The
-threshold is N Delta_k(N) = d^2, where Delta_k is the mean squared distance of a Gaussian vector to it. With k a share of
-N, many rivals make up the mean for large N, and moving them costs nothing beside moving the answer's own score up to
-the mean h of the tail: Delta_k tends to E[max(0, h - g)^2], a constant. There is no logarithm.
+The geometry of `theory.sharp` with another cone for each input: {g_1 >= the mean of the k largest of g_2, ..., g_N}.
+The threshold is N Delta_k(N) = d^2, where Delta_k is the mean squared distance of a Gaussian vector to it. With k a
+share of N, many rivals make up the mean for large N, and moving them costs nothing beside moving the answer's own score
+up to the mean h of the tail: Delta_k tends to E[max(0, h - g)^2], a constant. There is no logarithm.
 """
 
 import math
