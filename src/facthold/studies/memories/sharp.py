@@ -15,7 +15,7 @@ from statistics import fmean
 from scipy.optimize import brentq
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Counts, Positive, Repeats, Share, Tolerance
+from facthold.lab.fields import Count, Counts, Positive, Repeats, Share, Tolerance
 from facthold.measure.capacity import FOUND
 from facthold.measure.scaling import Fit, Limit, fit_limit
 from facthold.studies.judging import (
@@ -44,7 +44,7 @@ class Grid:
     listwise: Sizes
     trained_d: Counts  # of figure 1, whose cells they are
     hebbian_d: Counts  # of the claim outer-product-growth, likewise
-    n_draws: Repeats  # for what finite d changes in the law
+    n_draws: Count  # at d = 16, for what finite d changes in the law; fewer at larger d, which spread less
     tolerance: Tolerance = 0.02
     trained_tolerance: Tolerance = figures.PRESETS["quick"].tolerance
     trained_seeds: Repeats = 5
@@ -56,15 +56,15 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(solved=((6, 2), (8, 2), (11, 2)), listwise=((6, 2), (8, 2), (11, 2)), trained_d=(8,),
-                  hebbian_d=(16,), n_draws=50, tolerance=0.1, trained_tolerance=0.1, trained_seeds=2,
+                  hebbian_d=(16,), n_draws=100, tolerance=0.1, trained_tolerance=0.1, trained_seeds=2,
                   hebbian_tolerance=0.1, hebbian_seeds=2, first_seed=0),
     "quick": Grid(solved=((16, 12), (22, 12), (32, 10), (45, 8), (64, 6), (90, 3), (128, 2)),
-                  listwise=((16, 6), (22, 6), (32, 5), (45, 3)), trained_d=figures.PRESETS["quick"].linear_d,
-                  hebbian_d=claims.FULL_RANK["quick"], n_draws=1000),
+                  listwise=((16, 8), (22, 8), (32, 6), (45, 4), (64, 2)), trained_d=figures.PRESETS["quick"].linear_d,
+                  hebbian_d=claims.FULL_RANK["quick"], n_draws=5000),
     "paper": Grid(solved=((16, 20), (22, 20), (32, 20), (45, 20), (64, 10), (90, 10), (128, 5), (181, 3), (256, 3),
                           (512, 1)),
                   listwise=((16, 10), (22, 10), (32, 10), (45, 5), (64, 5), (90, 3)),
-                  trained_d=figures.PRESETS["paper"].linear_d, hebbian_d=claims.FULL_RANK["paper"], n_draws=1000,
+                  trained_d=figures.PRESETS["paper"].linear_d, hebbian_d=claims.FULL_RANK["paper"], n_draws=5000,
                   tolerance=0.01, trained_tolerance=figures.PRESETS["paper"].tolerance),
 }  # fmt: skip
 
@@ -80,13 +80,13 @@ def cells(grid: Grid) -> list[Cell]:
 
 def law_cells(grid: Grid) -> list[Cell]:
     solved = [Separable(d=d, seeds=_seeds(grid, n), tolerance=grid.tolerance) for d, n in grid.solved]
-    return [*solved, *(SphereRivals(d=d, n_draws=grid.n_draws) for d, _ in grid.solved)]
+    return [*solved, *(SphereRivals(d=d, n_draws=max(50, 16 * grid.n_draws // d)) for d, _ in grid.solved)]
 
 
 def listwise_cells(grid: Grid) -> list[Cell]:
     solver = partial(ListwiseCapacity, tolerance=grid.tolerance, share=grid.share)
-    law = partial(ListwiseLaw, share=grid.share, n_draws=grid.n_draws)
-    return [*(solver(d=d, seeds=_seeds(grid, n)) for d, n in grid.listwise), *(law(d=d) for d, _ in grid.listwise)]
+    laws = [ListwiseLaw(d=d, share=grid.share, n_draws=max(50, 4 * grid.n_draws // d)) for d, _ in grid.listwise]
+    return [*(solver(d=d, seeds=_seeds(grid, n)) for d, n in grid.listwise), *laws]
 
 
 def trained_cells(grid: Grid, sizes: Sequence[int]) -> list[Cell]:
@@ -168,9 +168,8 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     )
     for i, (label, ours) in enumerate(curves):
         known = _known(ours)
-        style.points(
-            left, [(d, fmean(map(c_of, some))) for d, some in grouped(known, by_d).items()], i, **look, label=label
-        )
+        means = [(d, fmean(map(c_of, some))) for d, some in grouped(known, by_d).items()]
+        style.points(left, means, i, **look, label=label)
         style.points(left, [(r["d"], c_of(r)) for r in known], i, **look, marker=".", alpha=0.3)
     sizes = [r["d"] for r in found]
     style.guide(left, sizes, lambda d: sharp.log_constant(sharp.separable(d), d), r"law, $N\Delta(N)=d^2$")
