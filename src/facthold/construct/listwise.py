@@ -73,7 +73,7 @@ def _loss(
     return (jnp.where(answers.counted, jnp.maximum(0.0, 1 - own + t + above / k), 0.0) ** 2).sum()
 
 
-def bent(z: Float[Array, "n M"]) -> Float[Array, "n M"]:
+def bent(z: Float[Array, "..."]) -> Float[Array, "..."]:
     """max(0, z) rounded off near zero, from above."""
     width = ROUNDED_OFF
     return jnp.where(jnp.abs(z) < width, (z + width) ** 2 / (4 * width), jnp.maximum(0.0, z))

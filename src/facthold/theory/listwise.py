@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from facthold.theory.sharp import Rivals
 
-HALVINGS = 45  # of an interval, to rounding
+HALVINGS = 32  # of an interval, to some 1e-9 of it
 ROUNDS = 4  # from a guess at the threshold to itself; each has a twentieth of the error before
 
 

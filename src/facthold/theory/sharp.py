@@ -30,7 +30,7 @@ from scipy.optimize import brentq, nnls
 from scipy.special import betainc, gammaln, log_ndtr, logsumexp, ndtri, wofz
 
 LIMIT = 2.0  # of Delta(N) / ln N, and so of d^2 / (N ln N)
-MOST_ACTIVE = 250  # rivals; on average N = 10^9 has 32 of them, and 10^30 has 116
+MOST_ACTIVE = 250  # rivals; on average N = 10^9 has 32 of them, and 10^30 has 125
 REACH, NODES = 14.0, 2801  # of the trapezoidal rule, which is exact to rounding for such smooth integrands
 
 
@@ -59,7 +59,8 @@ def above_mean(k: int) -> float:
 @lru_cache(maxsize=1024)
 def _active(N: float) -> tuple[np.ndarray, np.ndarray]:
     """The numbers k of active rivals, and their probabilities v_k; N may lie between whole numbers."""
-    k = np.arange(min(MOST_ACTIVE, math.ceil(N) - 1) + 1)
+    most = min(MOST_ACTIVE, math.ceil(N) - 1, 30 + math.ceil(6 * math.log(N)))  # three times the mean and more
+    k = np.arange(most + 1)
     t, step = np.linspace(-REACH, REACH, NODES, retstep=True)
     others = (N - 1 - k)[:, None] * log_ndtr(t) - (k[:, None] + 1) * t**2 / 2
     mean = logsumexp(others, axis=1) + math.log(step) + np.log((k + 1) / (2 * math.pi)) / 2
