@@ -10,6 +10,7 @@ from mutants import (
     learning,
     ledger,
     measures,
+    sharp,
 )
 from mutants.harness import AnyMutant, Mutant
 
@@ -23,6 +24,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *context_steps.MUTANTS,
     *context_truncation.MUTANTS,
     *context_words.MUTANTS,
+    *sharp.MUTANTS,
 )
 
 QUICK = (
