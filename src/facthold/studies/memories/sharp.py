@@ -124,7 +124,8 @@ def points(rows: Sequence[Values]) -> list[Values]:
     def alone(seed: Values) -> Values:
         if seed["status"] != FOUND or seed["impossible"] is None:
             return {"N": None, "status": seed["status"] if seed["status"] != FOUND else "not certified"}
-        return {"N": (seed["stored"] + seed["impossible"]) / 2, "status": FOUND}
+        ends = {"least": seed["stored"], "most": seed["impossible"]}
+        return {"N": sum(ends.values()) / 2, "status": FOUND, **ends}
 
     return [{**r, "seed": seed["seed"], **alone(seed)} for r in separable_rows(rows) for seed in r["per_seed"]]
 
@@ -153,8 +154,17 @@ def beyond_law(row: Values) -> float:
 
 def limit(found: Sequence[Values]) -> Limit:
     """Measured over law for d to infinity. The width of the threshold in N is of order 1/d of it (by the geometry of
-    cones, too), so that points weigh as d."""
-    return fit_limit("limit", *columns(found, beyond_law, over_law), weight=[r["d"] for r in found])
+    cones, too), so that points weigh as d.
+
+    Seeds of one d share the N that their searches ask about, and with them the error of taking them halfway. So the
+    interval is that of three fits: N halfway, and at either end of all brackets.
+    """
+    fits = [
+        fit_limit("limit", *columns(rows, beyond_law, over_law), weight=[r["d"] for r in rows])
+        for rows in ([{**r, "N": r[end]} for r in found] for end in ("N", "least", "most"))
+    ]
+    interval = (min(fit.interval[0] for fit in fits), max(fit.interval[1] for fit in fits))
+    return Limit(fits[0].value, interval, fits[0].slope)
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
@@ -182,7 +192,11 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     left.axhline(sharp.LIMIT, **style.GUIDE | {"linestyle": "-"})
     left.annotate("limit 2", (1, sharp.LIMIT), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
                   ha="right", fontsize=8)  # fmt: skip
-    left.set(title="associations in a $d \\times d$ matrix", xlabel="$d$", ylabel="$c = d^2 / (N\\,\\ln\\,N)$")
+    left.set(
+        title="associations in a $d \\times d$ matrix",
+        xlabel="$d$, dimension of the embeddings",
+        ylabel="$c = d^2 / (N\\,\\ln\\,N)$",
+    )
     left.set_ylim(0, None)
     style.doubling(left)
     style.frame(left)
@@ -205,9 +219,9 @@ def _draw_limit(axes: "style.Axes", found: Sequence[Values], known: dict[int, fl
         error, label = [[line.value - low], [high - line.value]], rf"$d \to \infty$: $c \to$ {2 * line.value:.3f}"
         axes.errorbar([0], [line.value], error, color="black", capsize=3, marker="o", label=label)
     axes.axhline(1, **style.GUIDE | {"linestyle": "-"})
-    axes.set(title="measured over law", xlabel=r"$\Delta(N) / d$", ylabel=r"$d^2 / (N\,\Delta(N))$")
+    axes.set(title="measured over law", xlabel=r"$\Delta(N) / d$ (0: $d \to \infty$)", ylabel=r"$d^2 / (N\,\Delta(N))$")
     style.frame(axes)
-    style.legend(axes, loc="lower left")
+    style.legend(axes)
 
 
 def _squared(row: Values) -> int:

@@ -44,11 +44,12 @@ def _judge_limit(found: Sequence[Values]) -> Judgement:
     line = sharp.limit(found)
     low, high = interval = (LIMIT * line.interval[0], LIMIT * line.interval[1])
     c = {d: fmean(map(sharp.c_of, some)) for d, some in grouped(found, by_d).items()}
+    wide = max(r["most"] / r["least"] - 1 for r in found)
+    error = f"95% [{low:.3f}, {high:.3f}], {len(found)} brackets at both ends, at most {wide:.1%} wide"
+    verdict = near(interval, LIMIT, LAW_TOLERANCE * LIMIT)
+    off = f"limit {LIMIT * (line.value - 1):+.3f} off" if verdict == "drifts" else ""
     words = f"limit of c {LIMIT:g} within {LAW_TOLERANCE:.0%}"
-    part = Judgement(
-        words, f"limit of c {LIMIT * line.value:.3f}", f"95% [{low:.3f}, {high:.3f}], {len(found)} points",
-        near(interval, LIMIT, LAW_TOLERANCE * LIMIT), f"limit {LIMIT * (line.value - 1):+.3f} off 2",
-    )  # fmt: skip
+    part = Judgement(words, f"limit of c {LIMIT * line.value:.3f}", error, verdict, off)
     return also(part, f"c at d = {', '.join(f'{d}: {value:.3f}' for d, value in c.items())}")
 
 
