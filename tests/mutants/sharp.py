@@ -18,10 +18,10 @@ MUTANTS = (
         why="what can be separated is said to be inseparable",
     ),
     Mutant(
-        "separate: the margins of the first inputs alone",
+        "separate: margins need not be positive",
         "construct/separate.py",
-        "        for start in range(0, self.N, rows):",
-        "        for start in range(0, self.N // 2, self.N):",
+        "        if pairs.least > on.rounding * float(np.linalg.norm(W)):",
+        "        if pairs.least > -1:",
         claims=("sharp-threshold@quick",),
         tests=("construct/test_separate.py::test_a_separating_matrix_recalls_all",),
         recipes=("separated",),

@@ -14,7 +14,7 @@ from facthold.theory.sharp import active_rivals, projection_squared
 def test_a_tail_of_one_is_the_largest_rival() -> None:
     g = np.random.default_rng(0).standard_normal((30, 12))
     ours = listwise.tail_distance_squared(g[:, 0], g[:, 1:], 1)
-    assert ours == pytest.approx([projection_squared(row) for row in g], abs=1e-9)
+    assert ours == pytest.approx([projection_squared(row) for row in g], abs=1e-7)
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -29,7 +29,7 @@ def test_distance_is_that_to_the_polar_of_all_tails(k: int) -> None:
     for _ in range(20):
         g = generator.standard_normal(m + 1)
         ours = listwise.tail_distance_squared(g[:1], g[None, 1:], k)[0]
-        assert ours == pytest.approx(g @ g - nnls(polar, g)[1] ** 2, abs=1e-8)
+        assert ours == pytest.approx(g @ g - nnls(polar, g)[1] ** 2, abs=1e-7)
 
 
 def test_constant_is_the_mean_square_below_the_tail() -> None:
