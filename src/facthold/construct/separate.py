@@ -27,7 +27,7 @@ from facthold.models.memory import LinearMemory
 SEPARATED, INSEPARABLE, UNDECIDED = "separated", "inseparable", "not decided"
 START = 5.0  # times the outer product: margins of about 5, so that few pairs violate theirs
 STEPS = 40  # of Newton's method
-PRODUCTS = 2000  # with the Hessian, over all steps: enough a hundredth below or above the threshold
+PRODUCTS = 1500  # with the Hessian, over all steps: enough a hundredth below or above the threshold
 PRODUCTS_AT_ONCE = 400  # for one step
 NO_MARGIN = 1e-7  # a best margin, as a share of |W||a|, that is called none: one association less gives some 1e-5
 BLOCK = 1 << 21  # scores that are held at once

@@ -105,7 +105,7 @@ class Separable(Largest):
 
     kind: ClassVar[str] = "separable"
 
-    products: Count = 2000  # with the Hessian, after which a solve is not decided
+    products: Count = 1500  # with the Hessian, after which a solve is not decided
 
     @property
     def law(self) -> float:
