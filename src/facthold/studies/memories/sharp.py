@@ -57,8 +57,8 @@ class Grid:
 
 PRESETS = {
     "smoke": Grid(solved=((6, 2), (8, 2), (11, 2)), listwise=((6, 2), (8, 2), (11, 2)), trained_d=(8,),
-                  hebbian_d=(16,), n_draws=100, tolerance=0.1, listwise_tolerance=0.1, trained_tolerance=0.1, trained_seeds=2,
-                  hebbian_tolerance=0.1, hebbian_seeds=2, first_seed=0),
+                  hebbian_d=(16,), n_draws=100, tolerance=0.1, listwise_tolerance=0.1, trained_tolerance=0.1,
+                  trained_seeds=2, hebbian_tolerance=0.1, hebbian_seeds=2, first_seed=0),
     "quick": Grid(solved=((16, 10), (22, 10), (32, 10), (45, 8), (64, 5), (90, 3), (128, 1)),
                   listwise=((16, 8), (22, 8), (32, 6), (45, 4)), trained_d=figures.PRESETS["quick"].linear_d,
                   hebbian_d=claims.FULL_RANK["quick"], n_draws=5000),
