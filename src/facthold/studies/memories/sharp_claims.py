@@ -96,15 +96,15 @@ CLAIMS = (
         "Some linear memory recalls all N associations up to c N ln N = d^2, and none beyond, with c going to 2: N is "
         "what the statistical dimension of a cone says, with no free constant. Figure 1's protocol stores fewer.",
         threshold_cells, judge_threshold,
-        "Searches had a tolerance of 2% at first, and from d = 64 on all seeds had the same bracket, up to 4.8% wide: it "
-        "was halved, and the interval of the limit is now over both ends of all brackets. These seeds took part.",
+        "Searches had a tolerance of 2% at first, and from d = 64 on all seeds had the same bracket, up to 4.8% wide: "
+        "it was halved, and the interval of the limit is now over both ends of all brackets. These seeds took part.",
     ),
     Claim(
         "listwise-threshold", "beyond: arXiv 2605.05189, 2605.10795",
         "Where an answer is to be above the mean of the largest tenth of its rivals, d^2 is of order N without a "
         "logarithm, with the constant that the tail of a Gaussian gives.",
         lambda preset: sharp.listwise_cells(at_preset(sharp.PRESETS, preset)), judge_listwise,
-        "The law was first the constant of the limit alone, of which two other seeds stored 1.3 times as many at d = 16; it "
-        "is now that of finite N. These seeds took no part.",
+        "The law was first the constant of the limit alone, of which two other seeds stored 1.3 times as many at d = 16; "
+        "it is now that of finite N. These seeds took no part.",
     ),
 )  # fmt: skip
