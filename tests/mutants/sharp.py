@@ -22,10 +22,8 @@ MUTANTS = (
         "construct/separate.py",
         "        if pairs.least > on.rounding * float(np.linalg.norm(W)):",
         "        if pairs.least > -1:",
-        claims=("sharp-threshold@quick",),
         tests=("construct/test_separate.py::test_a_separating_matrix_recalls_all",),
         recipes=("separated",),
-        stored=("capacity", "sphere-rivals"),
         why="what does not separate is said to",
     ),
     Mutant(
