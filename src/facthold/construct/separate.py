@@ -29,7 +29,7 @@ START = 5.0  # times the outer product: margins of about 5, so that few pairs vi
 STEPS = 40  # of Newton's method
 PRODUCTS = 1500  # with the Hessian, over all steps: enough a hundredth below or above the threshold
 PRODUCTS_AT_ONCE = 400  # for one step
-NO_MARGIN = 1e-7  # a best margin, as a share of |W||a|, that is called none; matrices that separate were seen with 1e-6 and more
+NO_MARGIN = 1e-7  # a best margin, as a share of |W||a|, that is called none: those that separate have 1e-6 and more
 BLOCK = 1 << 21  # scores that are held at once
 GATHERED = 1 << 17  # numbers of embeddings that are gathered at once: as many as stay in a cache
 
