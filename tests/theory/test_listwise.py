@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import nnls
 
 from facthold.theory import listwise
-from facthold.theory.sharp import active_rivals, projection_squared
+from facthold.theory.sharp import active_rivals, projection_squared, sphere_draw, sphere_rivals
 
 
 def test_a_tail_of_one_is_the_largest_rival() -> None:
@@ -48,12 +48,40 @@ def test_draws_have_the_means_that_are_known() -> None:
 
 
 def test_the_threshold_solves_the_law() -> None:
-    N, error = listwise.listwise_separable(16, 0.1, 400, 0)
-    again = listwise.tail_rivals(round(N), listwise.tail_size(0.1, round(N) - 1), 2000, np.random.default_rng(9))
-    assert N * again.mean == pytest.approx(256, abs=4 * 256 * math.hypot(error / N, again.error / again.mean) + 6)
+    d, (N, error) = 16, listwise.listwise_separable(16, 0.1, 300, 0)
+    k = listwise.tail_size(0.1, round(N) - 1)
+    ideal = listwise.tail_rivals(round(N), k, 2000, np.random.default_rng(9))
+    part = listwise.sphere_share(d, round(N), k, 600, np.random.default_rng(8))
+    off = math.hypot(error / N, ideal.error / ideal.mean, part.error / part.mean)
+    assert N * ideal.mean * part.mean == pytest.approx(d * d, rel=4 * off + 0.03)
 
 
 def test_a_share_is_below_one() -> None:
     with pytest.raises(ValueError, match="share=1"):
         listwise.tail_mean(1)
     assert listwise.tail_size(0.1, 3) == 1
+
+
+def test_finite_dimensions_have_the_distance_to_all_tails() -> None:
+    """The generators that are added are enough: the same as with one for every two rivals."""
+    generator = np.random.default_rng(4)
+    for _ in range(10):
+        U, h, _ = sphere_draw(5, 7, generator)
+        polar = np.array([(U[i] + U[j]) / 2 - U[0] for i, j in itertools.combinations(range(1, 7), 2)]).T
+        ours = listwise._sphere_distance_squared(U, h, 2)
+        assert ours == pytest.approx(h @ h - nnls(polar, h)[1] ** 2, abs=1e-7)
+
+
+def test_a_tail_of_one_is_the_law_of_the_largest_rival_at_finite_d() -> None:
+    d, N = 8, 20
+    share = listwise.sphere_share(d, N, 1, 600, np.random.default_rng(5))
+    other = sphere_rivals(d, N, 1000, np.random.default_rng(6))
+    error = math.hypot(share.error, other.error / active_rivals(N))
+    assert share.mean == pytest.approx(other.mean / active_rivals(N), abs=4 * error)
+
+
+def test_scores_of_the_sphere_become_normal() -> None:
+    generator = np.random.default_rng(7)
+    g = np.concatenate([sphere_draw(4, 5, generator)[2] for _ in range(4000)])
+    assert abs(g.mean()) < 4 / math.sqrt(len(g))
+    assert (g**2).mean() == pytest.approx(1, abs=0.1)

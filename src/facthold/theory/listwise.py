@@ -10,11 +10,13 @@ import math
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import nnls
 from scipy.special import ndtr, ndtri
 
-from facthold.theory.sharp import Rivals
+from facthold.theory.sharp import Rivals, sphere_draw
 
 HALVINGS = 32  # of an interval, to some 1e-9 of it
+MOST_TAILS = 200  # some ten are enough
 ROUNDS = 4  # from a guess at the threshold to itself; each has a twentieth of the error before
 
 
@@ -77,11 +79,41 @@ def tail_rivals(N: int, k: int, n_draws: int, generator: np.random.Generator) ->
     return Rivals(float(left.mean()), float(left.std(ddof=1) / math.sqrt(n_draws)))
 
 
+def sphere_share(d: int, N: int, k: int, n_draws: int, generator: np.random.Generator) -> Rivals:
+    """What Delta_k(N) is multiplied by at finite d, as `sharp.sphere_rivals` has it for the largest rival."""
+    exact, scores = np.empty(n_draws), np.empty((n_draws, N))
+    for i in range(n_draws):
+        U, h, scores[i] = sphere_draw(d, N, generator)
+        exact[i] = _sphere_distance_squared(U, h, k)
+    ideal = tail_distance_squared(scores[:, 0], scores[:, 1:], k)
+    share = exact.mean() / ideal.mean()
+    error = (exact - share * ideal).std(ddof=1) / math.sqrt(n_draws) / ideal.mean()
+    return Rivals(float(share), float(error))
+
+
+def _sphere_distance_squared(U: Float[np.ndarray, "N d"], h: Float[np.ndarray, " d"], k: int) -> float:
+    """dist^2(h, {w: u_1^T w >= the mean of the k largest u_y^T w}). The polar has a generator for every k rivals: those
+    that the nearest point so far violates most are added, until there is none."""
+    polar, w, length = np.empty((len(h), 0)), h, 0.0
+    for _ in range(MOST_TAILS):
+        rivals = U[1:] @ w
+        tail = np.argpartition(rivals, len(rivals) - k)[len(rivals) - k :]
+        if rivals[tail].mean() <= U[0] @ w + 1e-9:
+            break
+        polar = np.column_stack([polar, U[1:][tail].mean(axis=0) - U[0]])
+        weights, rest = nnls(polar, h)
+        w, length = h - polar @ weights, h @ h - rest**2
+    return float(length)
+
+
 def listwise_separable(d: int, share: float, n_draws: int, seed: int) -> Rivals:
-    """N at the threshold, with the error of the draws, which are the same in each round."""
+    """N at the threshold, with what finite d changes, and the error of the draws, which are the same in each round."""
     N = d * d / listwise_constant(share)
     for _ in range(ROUNDS):
         whole = max(3, round(N))
-        delta = tail_rivals(whole, tail_size(share, whole - 1), n_draws, np.random.default_rng(seed))
+        k = tail_size(share, whole - 1)
+        delta = tail_rivals(whole, k, n_draws, np.random.default_rng(seed))
         N = d * d / delta.mean
-    return Rivals(N, N * delta.error / delta.mean)
+    part = sphere_share(d, whole, k, n_draws, np.random.default_rng(seed + 1))
+    error = math.hypot(delta.error / delta.mean, part.error / part.mean)
+    return Rivals(N / part.mean, N / part.mean * error)

@@ -87,7 +87,7 @@ def law_cells(grid: Grid) -> list[Cell]:
 def listwise_cells(grid: Grid) -> list[Cell]:
     solver = partial(ListwiseCapacity, tolerance=grid.listwise_tolerance, share=grid.share)
     laws = [ListwiseLaw(d=d, share=grid.share, n_draws=max(50, 4 * grid.n_draws // d)) for d, _ in grid.listwise]
-    return [*(solver(d=d, seeds=_seeds(grid, n)) for d, n in grid.listwise), *laws]
+    return [*(solver(d=d, seeds=_seeds(grid, n, FRESH)) for d, n in grid.listwise), *laws]
 
 
 def trained_cells(grid: Grid, sizes: Sequence[int]) -> list[Cell]:
@@ -95,8 +95,9 @@ def trained_cells(grid: Grid, sizes: Sequence[int]) -> list[Cell]:
     return [Capacity(method=method, d=d, seeds=seeds, tolerance=grid.trained_tolerance) for d in sizes]
 
 
-def _seeds(grid: Grid, n: int) -> tuple[int, ...]:
-    return tuple(range(grid.first_seed, grid.first_seed + n))
+def _seeds(grid: Grid, n: int, after: int = 0) -> tuple[int, ...]:
+    first = grid.first_seed + after
+    return tuple(range(first, first + n))
 
 
 def separable_rows(rows: Sequence[Values]) -> list[Values]:
