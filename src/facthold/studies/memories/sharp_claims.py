@@ -104,8 +104,8 @@ CLAIMS = (
         "Where an answer is to be above the mean of the largest tenth of its rivals, d^2 is of order N without a "
         "logarithm, with the constant that the tail of a Gaussian gives.",
         lambda preset: sharp.listwise_cells(at_preset(sharp.PRESETS, preset)), judge_listwise,
-        "The law was first the constant of the limit alone, of which two seeds stored 1.3 times at d = 16; then that of "
-        "finite N, of which others stored 1.09 times. What finite d changes was added, as the other claim has it. These "
-        "seeds took no part.",
+        "The law was first the constant of the limit alone, of which two seeds stored 1.3 times at d = 16; then that "
+        "of finite N, of which others stored 1.09 times. What finite d changes was added, as the other claim has it. "
+        "These seeds took no part.",
     ),
 )  # fmt: skip
