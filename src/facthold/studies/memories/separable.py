@@ -51,7 +51,7 @@ class Largest(Cell):
 
     @property
     def cost(self) -> float:
-        return len(self.seeds) * (1 + 6e-6 * self.d**3)
+        return len(self.seeds) * (1 + 1e-5 * self.d**3)
 
     @property
     def needed(self) -> Parts:
@@ -134,7 +134,7 @@ class ListwiseCapacity(Largest):
 
     @property
     def cost(self) -> float:
-        return len(self.seeds) * (1 + 1e-7 * self.d**5)
+        return len(self.seeds) * (1 + 6e-9 * self.d**5)
 
     def solve(self, problem: "Problem") -> tuple[bool, float, str]:
         from facthold.construct.listwise import MET, listwise
