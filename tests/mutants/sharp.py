@@ -29,8 +29,8 @@ MUTANTS = (
     Mutant(
         "separate: no undecided solve is looked beyond",
         "studies/memories/separable.py",
-        "last.detail == UNDECIDED and",
-        'last.detail == "separated" and',
+        "asked[N].detail == UNDECIDED and",
+        'asked[N].detail == "separated" and',
         tests=("studies/memories/test_sharp.py::test_a_search_goes_up_until_it_is_certified",),
     ),
     Mutant(

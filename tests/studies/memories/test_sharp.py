@@ -116,6 +116,7 @@ def test_a_search_goes_up_until_it_is_certified(monkeypatch: pytest.MonkeyPatch)
     assert seed["stored"] == 64
     assert seed["refused"] == 65
     assert 70 <= seed["impossible"] <= 71
+    assert len({probe["N"] for probe in seed["probes"]}) == len(seed["probes"])  # nothing is asked twice
     (point,) = sharp.points([row(Separable(d=16, seeds=(0,)), per_seed=[seed])])
     assert point["N"] == (64 + seed["impossible"]) / 2
 

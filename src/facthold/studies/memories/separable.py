@@ -1,6 +1,7 @@
 """Cells of `sharp`: the largest N that any linear memory recalls, the same for a criterion that asks for less, and what
 finite d changes in the law."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -76,15 +77,14 @@ class Largest(Cell):
 
     def _beyond(self, found: Capacity) -> list[Probe]:
         """Further questions, upwards from what was refused until it is certified to be impossible."""
-        last = next((probe for probe in found.probes if found.refused == probe.N), None)
-        certified = min((probe.N for probe in found.probes if probe.detail == INSEPARABLE), default=None)
-        more: list[Probe] = []
-        while last is not None and last.detail == UNDECIDED and len(more) < STEPS_BEYOND:
-            N = max(last.N + 1, round(last.N * (1 + self.tolerance)))
-            if certified is not None and certified <= N:
-                break
-            last = self._ask(N, found.seed)
-            more.append(last)
+        asked = {probe.N: probe for probe in found.probes}
+        certified = min((N for N, probe in asked.items() if probe.detail == INSEPARABLE), default=math.inf)
+        N, more = found.refused, list[Probe]()
+        while N is not None and certified > N and asked[N].detail == UNDECIDED and len(more) < STEPS_BEYOND:
+            N = max(N + 1, round(N * (1 + self.tolerance)))
+            if certified > N and N not in asked:
+                asked[N] = self._ask(N, found.seed)
+                more.append(asked[N])
         return more
 
     def _ask(self, N: int, seed: int) -> Probe:
