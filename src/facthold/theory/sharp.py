@@ -89,11 +89,6 @@ def separable(d: float) -> float:
     return math.exp(brentq(excess, math.log(2.0), 2 * math.log(d) + 1, xtol=1e-10))
 
 
-def log_constant(N: float, d: float) -> float:
-    """c in c N ln N = d^2."""
-    return d * d / (N * math.log(N))
-
-
 class Rivals(NamedTuple):
     """A mean over draws and its standard error."""
 

@@ -185,11 +185,11 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         style.points(left, means, i, **look, label=label)
         style.points(left, [(r["d"], c_of(r)) for r in known], i, **look, marker=".", alpha=0.3)
     sizes = [r["d"] for r in found]
-    style.guide(left, sizes, lambda d: sharp.log_constant(sharp.separable(d), d), r"law, $N\Delta(N)=d^2$")
+    style.guide(left, sizes, lambda d: bounds.guide_constant(sharp.separable(d), d * d), r"law, $N\Delta(N)=d^2$")
     drawn = sorted((d, share) for d, share in shares(rows).items() if d in sizes)
-    at_d = [sharp.log_constant(law_at(d, share), d) for d, share in drawn]
+    at_d = [bounds.guide_constant(law_at(d, share), d * d) for d, share in drawn]
     style.guide(left, [d for d, _ in drawn], at_d, "law at finite $d$", color=style.COLOURS[2], linestyle=":")
-    listwise = sorted((d, sharp.log_constant(N, d)) for d, N in listwise_laws(rows).items())
+    listwise = sorted((d, bounds.guide_constant(N, d * d)) for d, N in listwise_laws(rows).items())
     style.guide(left, [d for d, _ in listwise], [c for _, c in listwise], "", color=style.COLOURS[3])
     left.axhline(sharp.LIMIT, **style.GUIDE | {"linestyle": "-"})
     left.annotate("limit 2", (1, sharp.LIMIT), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
@@ -231,7 +231,7 @@ def _squared(row: Values) -> int:
 
 
 def c_of(row: Values) -> float:
-    return sharp.log_constant(row["N"], row["d"])
+    return bounds.guide_constant(row["N"], _squared(row))
 
 
 def _known(rows: Sequence[Values]) -> list[Values]:
