@@ -14,6 +14,7 @@ from mutants import (
     oscillations,
     recovery,
     scaling,
+    sharp,
 )
 from mutants.harness import AnyMutant, Mutant
 
@@ -31,6 +32,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *oscillations.MUTANTS,
     *recovery.MUTANTS,
     *optimisers.MUTANTS,
+    *sharp.MUTANTS,
 )
 
 QUICK = (

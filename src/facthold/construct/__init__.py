@@ -5,6 +5,16 @@ from typing import TYPE_CHECKING
 from facthold._util.lazy import modules_of
 
 if TYPE_CHECKING:
-    from facthold.construct import attention, attention_mlp, linear, mlp, readout, selected, signs, sums  # noqa: F401
+    from facthold.construct import (  # noqa: F401
+        attention,
+        attention_mlp,
+        linear,
+        mlp,
+        readout,
+        selected,
+        separate,
+        signs,
+        sums,
+    )
 else:
     __getattr__ = modules_of(__name__)

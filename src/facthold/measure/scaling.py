@@ -123,6 +123,28 @@ def fit_line(name: str, x: Sequence[float], y: Sequence[float]) -> tuple[float, 
     return float(slope), (float(slope - half), float(slope + half))
 
 
+@dataclass(frozen=True)
+class Limit:
+    """y = value + slope x, where x goes to zero with size: the value is extrapolated, with Student's interval."""
+
+    value: float
+    interval: tuple[float, float]
+    slope: float
+
+
+def fit_limit(name: str, x: Sequence[float], y: Sequence[float], weight: Sequence[float]) -> Limit:
+    """The value at x = 0 of a line through points whose standard errors are as 1 / ``weight``."""
+    w, A = np.asarray(weight, float), np.stack([np.ones(len(x)), np.asarray(x, float)], axis=1)
+    if len(set(x)) < 3:
+        raise ValueError(f"fit {name!r} needs three different sizes, and has {len(set(x))}")
+    A, b = A * w[:, None], np.asarray(y, float) * w
+    (value, slope), *_ = np.linalg.lstsq(A, b, rcond=None)
+    residual = b - A @ (value, slope)
+    spread = np.linalg.inv(A.T @ A)[0, 0] * (residual @ residual) / (len(b) - 2)
+    half = _student(len(b) - 2) * float(np.sqrt(spread))
+    return Limit(float(value), (float(value - half), float(value + half)), float(slope))
+
+
 def _slope(name: str, dx: np.ndarray, dy: np.ndarray, freedom: int) -> tuple[float, float]:
     """Least squares through the origin, and half of Student's interval."""
     if freedom < 1 or not dx.any():

@@ -38,6 +38,11 @@ LINEAR_CONSTRUCTIONS = (
         build=lambda problem, m, key: construct.linear.low_rank(problem, m, key=key), guess=_share(0.008),
         fixed=("W_2",),
     ),
+    MemoryRecipe(
+        name="separated", family=LINEAR, place="beyond", outline="any W with only positive margins, by Newton's method",
+        build=lambda problem, m, key: construct.separate.separated(problem), solved=True,
+        guess=lambda d, m: bounds.guide(d * d, 0.6 + 0.12 * math.log(d)), in_ladder=False,  # it has `figure sharp`
+    ),
 )  # fmt: skip
 
 

@@ -114,8 +114,10 @@ def _group(recipe: MemoryRecipe) -> str | None:
         return None if recipe.protocol.bias else f"trained_{family}"  # biases have grids of their own
     if recipe.levels:
         return None if recipe.signs_guess else f"on_grid_{family}"
+    if recipe.family == LINEAR:
+        return None if recipe.solved else "linear"  # solved margins are as small as can be: no grid keeps them
     if recipe.family != MLP:
-        return "linear" if recipe.family == LINEAR else "low_rank"
+        return "low_rank"
     return "solved" if recipe.solved else "closed"
 
 
