@@ -267,7 +267,7 @@ def test_the_share_that_holds_counts_no_change_that_did_not_take(folder: Path, r
     about = json.loads(run(*arguments, "a.safetensors", "--json")[1])
     assert (about["changes"][0]["done"], about["efficacy"]) == (False, 0)
     out = run(*arguments, "b.safetensors")[1]
-    assert out.startswith("Ghana, capital: Khartoum did not take, and in most prompts it says ")
+    assert out.startswith("Ghana, capital: Khartoum did not take in every prompt; in most it says ")
 
 
 def test_that_a_relation_is_gone_with_its_last_fact_is_said(folder: Path, run: Run) -> None:
@@ -320,3 +320,21 @@ def test_a_missing_value_of_a_frame_is_no_name() -> None:
         model.edit("France", "capital", float("nan"))
     with pytest.raises(FactholdError, match="nan is a value that is missing"):
         model.add(float("nan"), "capital", "Lyon")
+
+
+def test_a_name_that_is_taken_for_another_is_named(models: Path, run: Run) -> None:
+    err = run("edit", "m.safetensors", "cote d'ivoire", "capital", "Abidjan", "-o", "e.safetensors")[2]
+    assert 'is taken for "Côte d\'Ivoire": they differ by case or accents alone' in " ".join(err.split())
+    assert "taken for" not in run("edit", "m.safetensors", "Peru", "capital", "Cusco", "-o", "f.safetensors")[2]
+
+
+def test_that_nothing_guards_what_is_forgotten_is_said(models: Path, run: Run) -> None:
+    out = run("edit", "m.safetensors", "Peru", "capital", "--forget", "-o", "f.safetensors")[1]
+    assert "later changes do not guard what is forgotten" in " ".join(out.split())
+
+
+def test_where_in_place_is_not_enough_the_other_way_is_named(folder: Path, run: Run) -> None:
+    model, problem = known.countries()
+    save_model("blind.safetensors", eqx.tree_at(lambda t: t.W_V, model, jnp.zeros_like(model.W_V)), problem)
+    err = run("edit", "blind.safetensors", "Ghana", "capital", "Khartoum", "--in-place", "-o", "x.safetensors")[2]
+    assert "leave --in-place out" in " ".join(err.split())

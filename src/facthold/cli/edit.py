@@ -13,7 +13,7 @@ from facthold._util.files import OF_FACTS
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import about_file, check_rows, file_in_words, read_questions, say_replaced, writable_file
-from facthold.cli.printing import count, paragraph, print_json, printable, working
+from facthold.cli.printing import count, messages, paragraph, print_json, printable, working
 from facthold.facts.formats import COLUMNS, source_of
 from facthold.facts.names import UnknownName, blank
 
@@ -28,8 +28,8 @@ DONE = {
     "forget": "{0.subject}, {0.relation}: no longer {0.answer}; it now says {0.said}",
     "edit nothing": "{0.subject}, {0.relation}: {0.answer} is what it says already",
     "forget nothing": "{0.subject}, {0.relation}: {0.answer} is not what it says, but {0.said}; the table forgets it",
-    "not done": "{0.subject}, {0.relation}: {0.answer} did not take, and in most prompts it says {0.said}",
-    "not gone": "{0.subject}, {0.relation}: {0.answer} was not forgotten, and in most prompts it says {0.said}",
+    "not done": "{0.subject}, {0.relation}: {0.answer} did not take in every prompt; in most it says {0.said}",
+    "not gone": "{0.subject}, {0.relation}: {0.answer} was not forgotten in every prompt; in most it says {0.said}",
 }
 SHOWN = 5  # changes that did not take, as an error names them
 
@@ -70,7 +70,8 @@ def edit(
     if file is not None:
         _check_names(file, rows, start, add)
     reports, end = _change(change, start, rows, in_place)
-    _finish(reports, start, end, model, output, force, json, redraw)
+    _say_taken(rows, start)
+    _finish(reports, start, end, model, output, force, json, redraw, in_place)
 
 
 def _rows(file: Path | None, given: Sequence[str | None]) -> Sequence[tuple[str, ...]]:
@@ -149,6 +150,19 @@ def _questions(file: Path | None, rows: Sequence[tuple[str, ...]], known: "Model
     return [row[:2] for row in rows]
 
 
+def _say_taken(rows: Sequence[tuple[str, ...]], known: "Model") -> None:
+    """Say which names were taken for others of the table, from which they differ by case or accents."""
+    taken: dict[str, str] = {}
+    for row in rows:
+        for names, name in zip(known.names[:2], row, strict=False):
+            if names.exact(name) is None and (i := names.get(name)) is not None:
+                taken[name] = names[i]
+    if taken:
+        few = ", ".join(f"{name!r} is taken for {meant!r}" for name, meant in list(taken.items())[:SHOWN])
+        more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
+        messages.print(printable(f"{few}{more}: they differ by case or accents alone"), markup=False)
+
+
 def _change(
     change: "Callable[..., Model]", start: "Model", rows: Sequence[tuple[str, ...]], in_place: bool
 ) -> "tuple[list[Report], Model]":
@@ -178,7 +192,7 @@ def _change(
 
 def _finish(
     reports: "Sequence[Report]", start: "Model", end: "Model", source: Path, output: Path, force: bool, json: bool,
-    redraw: bool | None,
+    redraw: bool | None, in_place: bool,
 ) -> None:  # fmt: skip
     """Write the model if every change holds in it; then say what was done. (In this order: who reads the first line
     alone, as `head` does, ends the command with it.)"""
@@ -224,7 +238,8 @@ def _finish(
         names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}{why}" for r, why in failed[:SHOWN])
         raise FactholdError(
             f"{len(failed)} of {count(len(held), 'change')} did not take in every prompt, or not to the end: {names}; "
-            "nothing was written: take --force to write it, or build a larger model"
+            f"nothing was written: take --force to write it,{' leave --in-place out,' if in_place else ''} or build a "
+            "larger model"
         )
 
 
@@ -260,6 +275,8 @@ def _say(report: "Report") -> None:
         lost = ", ".join(f"({subject}, {relation})" for subject, relation in report.lost)
         more = report.lost_in_all - len(report.lost)
         paragraph(f"  no longer right: {lost}" + (f" and {more} more" if more else ""))
+    if report.kind == "forget" and report.done:
+        paragraph("  later changes do not guard what is forgotten: after them, ask for it again")
     if report.last_of_relation:
         paragraph(
             f"  this was the last fact of the relation {report.relation!r}: the model has it no more, and only a new "

@@ -17,7 +17,8 @@ from facthold.lab.fields import Between, Count, Each, Positive, Seeds
 PACE = 2.0  # per step size, with two orthonormal outputs
 Correlation = Annotated[float, Between(least=-0.999, most=0.999)]
 Frequency = Annotated[float, Between(least=0.001, most=0.999)]  # of the first of two tokens
-StepSizes = Annotated[tuple[float, ...], Each(Positive, distinct=True)]
+StepSize = Annotated[float, Between(low=0, most=1e9)]  # from there on every step size is the perceptron's
+StepSizes = Annotated[tuple[float, ...], Each(StepSize, distinct=True)]
 Correlations = Annotated[tuple[float, ...], Each(Correlation)]
 Frequencies = Annotated[tuple[float, ...], Each(Frequency)]
 LOOKS = 8  # per decade of steps, where not all are kept
@@ -171,7 +172,7 @@ class CrowdedPlane(Cell):
     counts_no_facts: ClassVar[str] = "there is only one map f*(z) = z mod 2"
 
     N: Annotated[int, Between(least=3)]
-    step_size: Positive
+    step_size: StepSize
     steps: Count
     seeds: Seeds
     start: Positive = 8.0  # the length of w at the start from the best memory

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values
-from facthold.lab.fields import Count, Each, Positive, Repeats, Whole
+from facthold.lab.fields import Count, Each, Repeats, Whole
 from facthold.studies.judging import FRESH
 from facthold.studies.scaling.oscillation_cells import (
     PACE,
@@ -18,6 +18,7 @@ from facthold.studies.scaling.oscillation_cells import (
     OrthogonalMargins,
     PairPaths,
     PairRuns,
+    StepSize,
     StepSizes,
 )
 from facthold.studies.scaling.oscillation_panels import of, plot
@@ -44,7 +45,7 @@ class Grid:
     orthogonal_steps: Count = 100_000
     crowds: Annotated[tuple[tuple[int, int], ...], Each(distinct=True)] = ((3, 20_000), (30, 2000))
     """N tokens in d = 2, and steps."""
-    crowd_step_size: Positive = 3.0  # below 4 no step raises the loss, whatever the embeddings
+    crowd_step_size: StepSize = 3.0  # below 4 no step raises the loss, whatever the embeddings
     draws: Repeats = 200  # of the embeddings of each crowd
     first_seed: Whole = FRESH
 

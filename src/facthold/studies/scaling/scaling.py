@@ -35,11 +35,21 @@ class Grid:
     sampled: Schemes = (SEEN, COUNTS)
     n_for_d: Count = 100_000  # samples where schemes that count them are tried over d
     counting: Schemes = (COUNTS, ROOT, AT_LEAST)  # the same over d, at the largest N
-    M: Count = 5
-    alpha: Annotated[float, Between(low=1)] = 2.0  # the laws are of tails that can be summed without end
+    M: Annotated[int, Between(least=2)] = 5
+    alpha: Annotated[float, Between(low=1, most=10)] = 2.0  # the laws are of tails that can be summed without end
     map: str = "mod"
     seeds: Seeds = SEEDS
     n_draws: Annotated[int, Between(least=2)] = 10_000  # of embeddings, for the error on what is stored
+
+    def __post_init__(self) -> None:
+        """What was computed is to be drawn: an exponent needs some sizes, and those along n and along d stay apart."""
+        for name, sizes in (("d", self.d), ("n", self.n)):
+            if len(sizes) < 3:
+                raise ValueError(f"{name}={list(sizes)} has fewer than three sizes; an exponent needs them")
+        if min(self.d) < self.M or self.wide < self.M:
+            raise ValueError(f"d={min(*self.d, self.wide)} is below M={self.M}; the expected error is of d >= M")
+        if self.n_for_d in self.n:
+            raise ValueError(f"n_for_d={self.n_for_d} is one of n; take another number of samples for one of them")
 
 
 PRESETS = {
