@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -18,7 +19,7 @@ from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge import tables
 from facthold.knowledge.edit import DRAWS, OWN_DRAWS, PROBES, specificity, still_held
-from facthold.knowledge.model import FRESH, Model
+from facthold.knowledge.model import FRESH, Model, load
 from facthold.knowledge.rank_one import RIVALS, Change, Readout, Seen, _Problem, connected, rank_one, readout, see
 from facthold.models.forward import Forward, table_prompts
 from facthold.models.judge import judge_table, right_answers
@@ -246,6 +247,48 @@ def test_what_is_not_said_is_forgotten_without_a_change() -> None:
     assert done.report.done
     assert done.model is moved.model
     assert len(done.table) == len(problem.table) - 1
+
+
+@pytest.mark.parametrize("made", ["countries", "crowded"])
+def test_what_is_forgotten_stays_so_while_others_change(made: str) -> None:
+    """Facts are forgotten one after another, and others edited: none of them is said again, in prompts that are new."""
+    model, problem = getattr(known, made)()
+    start = now = Model(model, problem)
+    subjects, relations, answers = start.names
+    rows = np.random.default_rng(0).permutation(len(problem.table))[:8]
+    named = [(subjects[problem.table.subjects[i]], relations[problem.table.relations[i]]) for i in rows]
+    for i, question in enumerate(named):
+        now = now.forget(*question) if i % 2 else now.edit(*question, answers[(problem.table.answers[rows[i]] + 1) % 9])
+        assert now.report.done
+        assert now.report.came_back == ()
+    for i in rows[1::2]:
+        s, r = problem.table.subjects[i], problem.table.relations[i]
+        wrong = {answers[a] for a in problem.table.right(int(i))}
+        assert all(now.ask(subjects[s], relations[r], seed=seed).answer not in wrong for seed in range(5))
+    assert len(now.problem.forgotten) == sum(len(problem.table.right(int(i))) for i in rows[1::2])
+
+
+def test_what_is_forgotten_is_saved_and_known_again_by_adding_it(tmp_path: Path) -> None:
+    start = Model(*known.countries())
+    gone = start.forget("South Africa", "capital").forget("Peru", "continent")
+    again = load(gone.save(tmp_path / "m.safetensors"))
+    np.testing.assert_array_equal(again.problem.forgotten, gone.problem.forgotten)
+    assert len(again.problem.forgotten) == 3  # two capitals, a continent
+    back = again.add("South Africa", "capital", "Pretoria")
+    assert back.ask("South Africa", "capital").right is True
+    assert back.report.came_back == ()
+    assert len(back.problem.forgotten) == 1
+
+
+def test_a_relation_that_goes_takes_what_was_forgotten_of_it_along() -> None:
+    rows = [("x", "single", "a"), ("y", "single", "b"), *known.ROWS[:6], *known.ROWS[12:18]]
+    problem = factual_recall(FactTable.from_rows(rows), 24, key=jax.random.key(1), outputs="answers")
+    base = tables.without(tables.without(problem, 9), 0)  # of the last relation, and of the first
+    assert base.forgotten.tolist() == [[*base.forgotten[0]], [0, 0, 0]]
+    smaller = tables.without(base, 0)
+    names = smaller.table.labels.relations
+    assert "single" not in names
+    assert [names[r] for _, r, _ in smaller.forgotten] == [base.table.labels.relations[base.forgotten[0][1]]]
 
 
 def test_the_last_fact_of_a_relation_takes_the_relation_with_it() -> None:

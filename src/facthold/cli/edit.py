@@ -275,8 +275,10 @@ def _say(report: "Report") -> None:
         lost = ", ".join(f"({subject}, {relation})" for subject, relation in report.lost)
         more = report.lost_in_all - len(report.lost)
         paragraph(f"  no longer right: {lost}" + (f" and {more} more" if more else ""))
-    if report.kind == "forget" and report.done:
-        paragraph("  later changes do not guard what is forgotten: after them, ask for it again")
+    if report.came_back:
+        back = ", ".join(f"({subject}, {relation})" for subject, relation in report.came_back[:SHOWN])
+        more = len(report.came_back) - SHOWN
+        paragraph(f"  forgotten before, and said again: {back}" + (f" and {more} more" if more > 0 else ""))
     if report.last_of_relation:
         paragraph(
             f"  this was the last fact of the relation {report.relation!r}: the model has it no more, and only a new "

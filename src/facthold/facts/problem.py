@@ -2,7 +2,7 @@
 Without JAX, as reading and planning need how often a fact is asked, p(s, r), and how long a prompt is, T."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,6 +16,7 @@ from facthold.memory import draw_embeddings
 SEQUENCE = 32  # T of the paper's experiments
 MOST_NOISE = 1 << 16  # noise tokens are drawn from 16 bits each
 MOST_LENGTH = 1 << 16  # tokens of a prompt at most
+NOTHING_FORGOTTEN = np.zeros((0, 3), np.int64)
 OUTPUTS = ("vocabulary", "answers")  # the arg max runs over all tokens (equation 7), or the answers (the authors' code)
 
 
@@ -43,6 +44,8 @@ class FactualRecall:
     p: Float[np.ndarray, " facts"] | None = None  # p(s, r), one number a fact; None: uniform
     outputs: str = "vocabulary"
     drawing: Drawing | None = None  # of phi, but for single rows that were changed since; None: not known
+    forgotten: Int[np.ndarray, "n 3"] = field(default_factory=lambda: NOTHING_FORGOTTEN)
+    """(s, r, a) that are not in the table any more, and are not to be said."""
 
     def __post_init__(self) -> None:
         check_one_of("outputs", self.outputs, OUTPUTS)
@@ -51,6 +54,9 @@ class FactualRecall:
             raise ValueError(f"{len(self.phi)} embeddings leave n_noise={self.n_noise} noise tokens; take at least 1")
         if self.p is not None:
             object.__setattr__(self, "p", check_distribution(self.p, self.table))
+        most = (self.table.S, self.table.R, self.table.A)
+        if self.forgotten.shape[1:] != (3,) or ((self.forgotten < 0) | (self.forgotten >= most)).any():
+            raise ValueError(f"forgotten must be rows (s, r, a) below {most}, and has the shape {self.forgotten.shape}")
 
     @property
     def d(self) -> int:

@@ -6,7 +6,7 @@ weights. Each change is judged on the model as it will be saved, in float32, wit
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -62,6 +62,7 @@ class Report:
     replaced: tuple[str, ...] = ()  # where the fact had several right answers: all that are none any more
     lost_in_all: int = 0  # how many others were right and no longer are
     last_of_relation: bool = False  # whether the model has the relation no more: this was its last fact
+    came_back: tuple[tuple[str, str], ...] = ()  # what had been forgotten before, and is said again
 
     @property
     def answer(self) -> str:
@@ -105,6 +106,8 @@ def changed(
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
     said = _mostly(asked, _probed(asked, row))
     had = known.table.right(row) if kind == "edit" else ()
+    earlier = Model(known.model, replace(known.problem, forgotten=after.forgotten))
+    was_gone = ~_said_again(earlier)
     alike = tuple(known.names[2].alike(start.names[2][named[0]])) if "answer" in new else ()
     replaced = tuple(known.names[2][a] for a in had if a not in table.right(row)) if len(had) > 1 else ()
 
@@ -123,6 +126,7 @@ def changed(
             model.n_params - known.n_params, new, neurons,
             tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone[:NAMED]), alike, replaced,
             len(gone), kind == "forget" and int((table.relations == table.relations[row]).sum()) == 1,
+            _named(earlier, was_gone & _said_again(now)),
         )  # fmt: skip
         return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 
@@ -133,12 +137,12 @@ def changed(
     shape = known.model.W_O.shape if known.model.mlp is None else M.shape
     model = eqx.tree_at(lambda t: t.W_O if t.mlp is None else t.mlp.V, known.model, M.reshape(shape))
     first = tried(model, forward.last_map[0], change.size(seen.M))
-    if in_place or (first.report.done and first.report.specificity == 1.0):
+    if in_place or (first.report.done and first.report.specificity == 1.0 and not first.report.came_back):
         return first
     if (own := _own_neuron(known.model, seen, wins, before)) is None:
         return first
     second = tried(*own)
-    return max((first, second), key=lambda e: (e.report.done, e.report.specificity))
+    return max((first, second), key=lambda e: (e.report.done, -len(e.report.came_back), e.report.specificity))
 
 
 def _own_neuron(
@@ -164,6 +168,19 @@ def _probed(known: Model, row: int) -> Verdicts:
     rows = np.full(PROBES, row)
     fresh = table_prompts(known.problem, rows[:1], draws=PROBES, seed=FRESH)[:, 0]
     return judge(known.forward, fresh, rows)
+
+
+def _said_again(known: Model) -> Bool[np.ndarray, " n"]:
+    """Which of the forgotten answers a model says, each asked for in a fresh prompt."""
+    s, r, a = known.problem.forgotten.T
+    if not len(s):
+        return np.zeros(0, bool)
+    return judge(known.forward, prompts(known.problem, s, r, seed=FRESH), np.full(len(s), NONE)).said == a
+
+
+def _named(known: Model, which: Bool[np.ndarray, " n"]) -> tuple[tuple[str, str], ...]:
+    subjects, relations, _ = known.names
+    return tuple(dict.fromkeys((subjects[s], relations[r]) for s, r, _ in known.problem.forgotten[which]))
 
 
 def _holds(probes: Verdicts, right: Sequence[int], kind: str) -> Bool[np.ndarray, " n"]:
@@ -231,7 +248,8 @@ def _numbers(names: Names) -> dict[str, int]:
 
 
 def _contested(forward: Forward, problem: FactualRecall, row: int, wins: int, draws: int) -> tuple[Seen, tuple]:
-    """All facts in some draws: the model there, and all right pairs (prompt, answer)."""
+    """All facts in some draws: the model there, and all right pairs (prompt, answer). What was forgotten stands among
+    them with what the model says now, so that a change leaves it at that, and takes no neuron that holds it down."""
     tokens = np.concatenate(table_prompts(problem, draws=draws))
     own = table_prompts(problem, np.array([row]), draws=OWN_DRAWS, seed=draws)[:, 0]
     rows = np.append(np.tile(np.arange(len(problem.table)), draws), np.full(OWN_DRAWS, row))
@@ -239,7 +257,25 @@ def _contested(forward: Forward, problem: FactualRecall, row: int, wins: int, dr
     edited = np.flatnonzero(rows == row)
     keep = rows[asked] != row
     pairs = np.append(asked[keep], edited), np.append(answers[keep], np.full(len(edited), wins))
-    return see(forward, np.concatenate([tokens, own]), edited), pairs
+    gone, said = _guarded(forward, problem, draws)
+    first = len(tokens) + len(own)
+    pairs = np.append(pairs[0], first + np.arange(len(gone))), np.append(pairs[1], said)
+    return see(forward, np.concatenate([tokens, own, gone]), edited), pairs
+
+
+def _guarded(
+    forward: Forward, problem: FactualRecall, draws: int
+) -> tuple[Int[np.ndarray, "n T"], Int[np.ndarray, " n"]]:
+    """Prompts that ask for what was forgotten, and what is said in them, where that is not the forgotten answer."""
+    s, r = np.unique(problem.forgotten[:, :2], axis=0).T
+    none = np.zeros((0, problem.T), np.int64), np.zeros(0, np.int64)
+    if not len(s):
+        return none
+    tokens = np.concatenate([prompts(problem, s, r, seed=seed) for seed in range(draws)])
+    said = judge(forward, tokens, np.full(len(tokens), NONE)).said
+    answers = {(s, r): {a for *q, a in problem.forgotten.tolist() if q == [s, r]} for s, r, _ in problem.forgotten}
+    kept = [y not in answers[q] for y, q in zip(said, list(zip(s, r, strict=True)) * draws, strict=True)]
+    return tokens[kept], said[kept]
 
 
 def distinct(known: Model, r: int) -> Callable[[FactualRecall], float]:

@@ -63,11 +63,13 @@ def added(problem: FactualRecall, s: int, r: int, a: int) -> FactualRecall:
     subjects, relations, answers = (np.append(column, value) for column, value in columns)
     p = None if problem.p is None else np.append(problem.p, problem.p.mean())
     larger = replace(table, subjects=subjects, relations=relations, answers=answers)
-    return replace(problem, table=larger, p=None if p is None else p / p.sum())
+    forgotten = problem.forgotten[(problem.forgotten[:, :2] != (s, r)).any(axis=1)]  # what is known again may be said
+    return replace(problem, table=larger, p=None if p is None else p / p.sum(), forgotten=forgotten)
 
 
 def without(problem: FactualRecall, row: int) -> FactualRecall:
-    """The problem without one fact. A relation that has no other goes with it, and its token too.
+    """The problem without one fact, whose answers are forgotten. A relation that has no other goes with it, and its
+    token too: then it cannot be asked for.
 
     The other relations keep their names: a table of numbers has its numbers as labels from then on.
     """
@@ -78,14 +80,17 @@ def without(problem: FactualRecall, row: int) -> FactualRecall:
     columns = {name: getattr(table, name)[keep] for name in ("subjects", "relations", "answers")}
     also = table.also[table.also[:, 0] != row]
     also = np.stack([also[:, 0] - (also[:, 0] > row), also[:, 1]], axis=1)
-    R, labels = table.R, table.labels
+    R, labels, s = table.R, table.labels, int(table.subjects[row])
+    forgotten = np.concatenate([problem.forgotten, [(s, r, a) for a in table.right(row)]])
     if r not in columns["relations"]:
+        forgotten = forgotten[forgotten[:, 1] != r]
+        forgotten[:, 1] -= forgotten[:, 1] > r
         columns["relations"] = columns["relations"] - (columns["relations"] > r)
         R, phi = R - 1, np.delete(phi, table.S + r, axis=0)
         subjects, relations, answers = (tuple(names.names) for names in Names.of(table))
         labels = Labels(subjects, relations[:r] + relations[r + 1 :], answers)
     smaller = FactTable(table.S, R, table.A, **columns, labels=labels, also=also)
-    return replace(problem, table=smaller, phi=phi, p=p)
+    return replace(problem, table=smaller, phi=phi, p=p, forgotten=forgotten)
 
 
 def _draw(like: Float[np.ndarray, "n d"], kind: str, name: str, n: int) -> Float[np.ndarray, "k d"]:

@@ -19,7 +19,7 @@ from facthold._util.errors import FactholdError, with_article
 from facthold._util.files import model_of, writing
 from facthold._util.memory import check_memory
 from facthold._util.tensors import checksum, read_tensors, tensors_as_bytes
-from facthold.facts.problem import Drawing, FactualRecall
+from facthold.facts.problem import NOTHING_FORGOTTEN, Drawing, FactualRecall
 from facthold.facts.table import NO_MORE, FactTable, Labels
 from facthold.memory.activations import Activation, activation
 from facthold.memory.associations import Problem
@@ -208,8 +208,9 @@ def _facts(problem: FactualRecall, redraw: bool | None) -> tuple[dict[str, Any],
     about = {"S": table.S, "R": table.R, "A": table.A, "labels": None if labels is None else dataclasses.asdict(labels)}
     drawing, embeddings, kept = _embeddings(problem, redraw)
     arrays = {name: getattr(table, name) for name in FACTS} | embeddings
-    if len(table.also):  # a file without it is what it was before there was such a field
-        arrays["also"] = table.also
+    for name, rows in (("also", table.also), ("forgotten", problem.forgotten)):
+        if len(rows):  # a file without it is what it was before there was such a field
+            arrays[name] = rows
     if problem.p is not None:
         arrays["p"] = problem.p
     return about | {"T": problem.T, "outputs": problem.outputs, "drawing": drawing}, arrays, kept
@@ -276,4 +277,5 @@ def _restore_facts(
     names = None if labels is None else Labels(*(tuple(labels[kind]) for kind in FACTS))
     columns = {kind: arrays[kind] for kind in FACTS}
     table = FactTable(S, R, A, **columns, labels=names, also=arrays.get("also", NO_MORE))
-    return FactualRecall(table, arrays["phi"], T, arrays.get("p"), outputs, drawn)
+    forgotten = arrays.get("forgotten", NOTHING_FORGOTTEN)
+    return FactualRecall(table, arrays["phi"], T, arrays.get("p"), outputs, drawn, forgotten)
