@@ -67,7 +67,6 @@ MUTANTS = (
         "measure/schemes.py",
         "        if N * d <= HELD:\n            kept.append((at, E))",
         "        inputs = (inputs[0], inputs[1] + 1)",
-        claims=("scaling-threshold@quick",),
         tests=(MEASURE,),
     ),
     Mutant(
