@@ -68,7 +68,7 @@ def all_stored_cells(preset: str) -> list[Cell]:
     N, sizes, draws = at_preset(ALL_STORED, preset)
     return [
         *(StoredError(N=N, M=5, d=d, k=N, n_draws=draws) for d in sizes),
-        *(ExpectedError(N=N, M=5, d=d, schemes=("all",)) for d in sizes),
+        *(ExpectedError(N=N, M=5, d=d, schemes=("all",), n_batches=2 if preset == "smoke" else 16) for d in sizes),
     ]
 
 

@@ -40,6 +40,7 @@ class Grid:
     map: str = "mod"
     seeds: Seeds = SEEDS
     n_draws: Annotated[int, Between(least=2)] = 10_000  # of embeddings, for the error on what is stored
+    n_batches: Annotated[int, Between(least=2)] = 16  # of draws, for what is expected
 
     def __post_init__(self) -> None:
         """What was computed is to be drawn: an exponent needs some sizes, and those along n and along d stay apart."""
@@ -53,7 +54,8 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(N=(100, 300), d=(8, 16, 32), n=(8, 32, 128), wide=64, n_for_d=1000, seeds=(0, 1, 2, 3), n_draws=20),
+    "smoke": Grid(N=(100, 300), d=(8, 16, 32), n=(8, 32, 128), wide=64, n_for_d=1000, seeds=(0, 1, 2, 3), n_draws=20,
+                  n_batches=2),
     "quick": Grid(N=(1000, 3000, 10_000), d=(16, 32, 64, 128, 256, 512), n=(16, 32, 64, 128, 256, 512, 1024), wide=512),
     "paper": Grid(N=(1000, 10_000, 100_000), d=(16, 32, 64, 128, 256, 512, 1024),
                   n=(16, 32, 64, 128, 256, 512, 1024, 2048, 4096), wide=1024),

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 FIRST, AT_LEAST = "first-best", "at-least-best"
 """The number of tokens with the least expected error; the threshold that is best on other seeds."""
 THRESHOLDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024)
-SAMPLES, FEW = 200, 256  # draws of the samples in an expected error, and of all else for each of them
-BATCHES, MANY = 16, 1 << 13  # of draws where there are no samples; fewer where q has many values, each of them a sum
+FEW, MANY = 256, 1 << 13  # draws in a batch of an expected error: with samples, and without where q has few values
 CHOOSING = 24  # seeds on which a threshold is chosen; none of them is one of those that judge
 WITHOUT_SAMPLES = ("p", "all", "first-")
 
@@ -176,6 +175,7 @@ class ExpectedError(HeavyTailedCell):
 
     n: Whole = 0
     schemes: Schemes
+    n_batches: Annotated[int, Between(least=2)] = 16  # of draws; with samples, a tenth of their draws
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -197,7 +197,7 @@ class ExpectedError(HeavyTailedCell):
             return {"best_first": best, "expected": {name: self._exactly(q, p, f) for name, q in weights.items()}}
         lost: dict[str, list[float]] = {name: [] for name in makes}
         left = []
-        for i in range(SAMPLES):
+        for i in range(10 * self.n_batches):
             counts = data.counts(self.n, words_of(derive("expected samples", i, self.N, self.n, self.alpha)))
             left.append(p[counts == 0].sum())
             for name, make in makes.items():
@@ -212,7 +212,7 @@ class ExpectedError(HeavyTailedCell):
 
         draws = MANY if len(np.unique(q)) < 8 else MANY // 8
         return mean_and_error(
-            [expected_error(p, q, f, self.M, self.d, draws=draws, seed=1 + i) for i in range(BATCHES)]
+            [expected_error(p, q, f, self.M, self.d, draws=draws, seed=1 + i) for i in range(self.n_batches)]
         )
 
 
