@@ -3,6 +3,7 @@ optimisers beside it."""
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from statistics import fmean
 from typing import Any
@@ -90,6 +91,12 @@ def predicted_exponents(rows: Sequence[Values], alpha: float) -> tuple[list[floa
     return here, beyond, end["d"]
 
 
+def _open(judgement: Judgement) -> Judgement:
+    """What would decide what is not decided: numbers of items are small, and scatter from seed to seed."""
+    then = "four times the seeds would halve the intervals" if judgement.verdict == "not decided" else ""
+    return replace(judgement, next=judgement.next or then)
+
+
 def judge_first(rows: Sequence[Values]) -> Judgement:
     """The law's exponent after one step, for both gradients."""
     parts = []
@@ -162,7 +169,7 @@ def judge_numbers(rows: Sequence[Values]) -> Judgement:
                     found, f"{error}, {slope_error}", worst(*verdicts), found if "drifts" in verdicts else "",
                 )
             )  # fmt: skip
-    return all_of(*parts)
+    return _open(all_of(*parts))
 
 
 def judge_batch(rows: Sequence[Values]) -> Judgement:
@@ -227,7 +234,7 @@ def judge_others(rows: Sequence[Values]) -> Judgement:
             )
         )  # fmt: skip
         parts += [_more(rows, name, alpha, t, times) for t, times in ((1, FIRST_TIMES), (steps_of(rows)[-1], TIMES))]
-    return all_of(*parts)
+    return _open(all_of(*parts))
 
 
 def _more(rows: Sequence[Values], name: str, alpha: float, t: int, times: float) -> Judgement:
