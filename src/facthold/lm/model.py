@@ -11,13 +11,14 @@ what they write to the stream; ``keys``, the hidden neurons of the MLP; ``mlp``,
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from facthold._util.errors import check_one_of
+from facthold._util.memory import check_memory
 from facthold.lm import forward
 from facthold.lm.forward import Weights
 from facthold.lm.gguf import Config
@@ -64,8 +65,15 @@ class Run:
     """What a batch of prompts led to: the stream and the logits at the last token, and what was kept elsewhere."""
 
     final: Float[Array, "b d"]  # what the last norm reads there
-    logits: Float[Array, "b V"] | None
-    kept: Mapping[Site, Array] = field(default_factory=dict)
+    kept: Mapping[Site, Array]
+    scores: Float[Array, "b V"] | None
+
+    @property
+    def logits(self) -> Float[Array, "b V"]:
+        """Of every token to be the next one."""
+        if self.scores is None:
+            raise ValueError("logits were not computed; run with logits=True")
+        return self.scores
 
     def __getitem__(self, site: Site) -> Array:
         return self.kept[site]
@@ -118,6 +126,7 @@ class LanguageModel:
         at all of them, [b, T, ...]. With ``start=(l, x)`` the layers before l are skipped, x being the whole ``stream``
         l of an earlier run. Whatever a hook closes over can be differentiated with `jax.grad`.
         """
+        self._check_memory(batch)
         c, wanted, kept = self.config, self._sites(keep), {}
         changes = {site: list(h) if isinstance(h, Sequence) else [h] for site, h in (hooks or {}).items()}
         self._sites(changes)
@@ -140,7 +149,13 @@ class LanguageModel:
             x = x + pass_by("mlp", i, forward.mlp(w, k))
         x = pass_by("stream", c.L, x)
         final = x[rows[:, 0], batch.last]
-        return Run(final, self.unembed(final) if logits else None, kept)
+        return Run(final, kept, self.unembed(final) if logits else None)
+
+    def _check_memory(self, batch: Batch) -> None:
+        """Refuse prompts that do not fit in memory: by the scores of attention, neurons and logits, in float32."""
+        c, (b, T) = self.config, batch.tokens.shape
+        needed = 4.0 * b * (3 * c.H * T * T + T * (3 * c.m + 8 * c.d) + 2 * c.V)
+        check_memory(f"a batch of {b} prompts of {T} tokens", needed, "take fewer or shorter prompts")
 
     def _sites(self, given: Collection[str | Site]) -> set[Site]:
         """Sites, with a place alone for that of all layers; one that is not there is refused."""

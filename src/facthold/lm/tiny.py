@@ -56,6 +56,7 @@ SCORE, PAIR = (
     3,
 )  # of what a head looks for, and the rotary pair: it turns by 0.03 a token, and so prefers the last
 SAID = 3.0  # how loud an answer is: an embedding is 1
+LOUD = 4.0  # gain of the last norm: probabilities of facts near 1
 NOISE = 0.02
 
 
@@ -117,7 +118,7 @@ def tiny_weights() -> tuple[Config, dict[str, np.ndarray], list[dict[str, np.nda
         w["W_V"][k + i, MARKS:] = E[[t for t, j in cues.items() if j == i], MARKS:].sum(0) / root
         said = list({answers[a] for _, relation, a in ROWS if relation == r})
         w["W_O"][MARKS:, OF_RELATIONS * c.d_h + i] = SAID * E[sorted(said), MARKS:].sum(0)
-    return c, {"E": E, "g": np.ones(c.d)}, layers
+    return c, {"E": E, "g": np.full(c.d, LOUD)}, layers
 
 
 def tiny_model() -> "LanguageModel":
