@@ -56,7 +56,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 
 lm-test: $(STAMP)
-	$(BIN)/python -m pytest -m real_lm -rs tests/lm
+	$(BIN)/python -m pytest -m real_lm -rs tests/lm/test_real.py
 
 fuzz: $(STAMP)
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n 2 --dist worksteal $(FUZZED)
