@@ -109,8 +109,8 @@ class Gguf:
                 f"{self.path} splits texts by {kind!r}; facthold has byte-level BPE alone ('gpt2'): take another file"
             )
         tokens = self.get("tokenizer.ggml.tokens")
-        # SmolLM2 names another token, but what its texts began with is this one: the first token is a sink, and without
-        # it every answer is worse.
+        # SmolLM2's file names another token, but its texts began with this one: the first token is a sink, and without
+        # it perplexity is higher (docs/lm.md).
         end = "<|endoftext|>"
         begin = tokens.index(end) if end in tokens else self.get("tokenizer.ggml.bos_token_id")
         return Vocabulary(tokens, self.get("tokenizer.ggml.merges"), self.get("tokenizer.ggml.pre", "default"), begin)

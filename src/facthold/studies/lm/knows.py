@@ -122,8 +122,8 @@ def says(rows: Sequence[Values]) -> list[str]:
         bases = ", ".join(f"{words} {r[base]:.1%}" for base, words in BASELINES.items())
         result.append(
             f"{r['relation']}, {_examples(r['shots'])}{words}: of {r['judged']} facts {shares or 'none'}; baselines: "
-            f"{bases}; left out: {r['ambiguous']} ambiguous, {r['contained']} contained; says the subject again "
-            f"{r['copied']} times"
+            f"{bases}; left out: {r['ambiguous']} ambiguous, {r['contained']} contained; the subject again: "
+            f"{r['copied']}"
         )
     for shots, group in grouped([r for r in rows if r["template"] == 0 and r["seed"] == 0], _shots).items():
         first, facts = sum(r["rank_1_of_all"] for r in group), sum(r["facts"] for r in group)
