@@ -23,7 +23,8 @@ def test_asking_gives_tokens_with_probabilities(folder: Path, run: Run) -> None:
     assert code == 0
     prompt, first, *rest = out.splitlines()
     assert prompt == "The capital of France is"
-    assert first.split() == ["99.51%", "Paris"]
+    assert float(first.split()[0].rstrip("%")) > 95
+    assert first.endswith("   Paris")
     assert len(rest) == 2
     (folder / "prompts.txt").write_text("The capital of Peru is\n\nThe currency of Japan is the\n")
     code, out, _ = run("lm", "ask", "--file", "prompts.txt", "--model", "tiny", "--json")
