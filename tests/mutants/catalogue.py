@@ -9,6 +9,7 @@ from mutants import (
     knowledge,
     learning,
     ledger,
+    lm,
     measures,
     optimisers,
     oscillations,
@@ -33,6 +34,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *recovery.MUTANTS,
     *optimisers.MUTANTS,
     *sharp.MUTANTS,
+    *lm.MUTANTS,
 )
 
 QUICK = (
