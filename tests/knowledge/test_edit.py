@@ -21,7 +21,7 @@ from facthold.knowledge import tables
 from facthold.knowledge.edit import DRAWS, OWN_DRAWS
 from facthold.knowledge.model import FRESH, Model, load
 from facthold.knowledge.rank_one import RIVALS, Change, Readout, Seen, _Problem, connected, rank_one, readout, see
-from facthold.knowledge.report import PROBES, Told, draws_of, named, said_again, specificity, still_held
+from facthold.knowledge.report import PROBES, Asked, Told, draws_of, named, said_again, specificity, still_held
 from facthold.measure.grids import grid_of_bits
 from facthold.measure.quantise import quantise
 from facthold.models.forward import Forward, table_prompts
@@ -531,7 +531,7 @@ def test_a_fact_that_falls_is_counted_in_whichever_prompts_it_was_right() -> Non
     kept, unchanged = was.kept(now)
     assert kept == 1 - (9 + 2) / 29
     assert unchanged == 1 - (9 + 2) / 40
-    assert Told.of(Model(*known.countries())).right.shape == (PROBES, 28)
+    assert Asked.of(start := Model(*known.countries())).told(start).right.shape == (PROBES, 28)
     assert [draws_of(n) for n in (1, 3000, 10_000, 20_000, 10**6)] == [PROBES, PROBES, 3, 1, 1]
 
 

@@ -48,8 +48,8 @@ EDIT = (
     Mutant(
         "edit: specificity judged on the old model",
         "knowledge/edit.py",
-        "_probed(now, row), Told.of(now, others)",
-        "_probed(now, row), Told.of(start, others)",
+        "_probed(now, row), asked_others.told(now)",
+        "_probed(now, row), asked_others.told(start)",
         tests=(
             f"{EYE}what_an_edit_costs_the_others_is_what_the_eye_sees",
             "knowledge/test_edit.py::test_what_an_edit_costs_is_judged_on_the_model_after_it",
@@ -121,8 +121,8 @@ EDIT = (
     Mutant(
         "edit: specificity over a hundred edits of the first model twice",
         "knowledge/report.py",
-        "Told.of(before, rows), Told.of(after, there[rows])",
-        "Told.of(before, rows), Told.of(before, rows)",
+        "Asked.of(before, rows).told(before), Asked.of(after, there[rows]).told(after)",
+        "Asked.of(before, rows).told(before), Asked.of(before, rows).told(before)",
         tests=("knowledge/test_edit.py::test_what_an_edit_costs_is_judged_on_the_model_after_it",),
     ),
     Mutant(

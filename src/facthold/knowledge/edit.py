@@ -20,7 +20,7 @@ from facthold.facts.problem import FactualRecall
 from facthold.knowledge import tables
 from facthold.knowledge.model import FRESH, Model
 from facthold.knowledge.rank_one import FEATURES, STABLE, Seen, rank_one, readout, see
-from facthold.knowledge.report import NOTHING, PROBES, Report, Told, named, said_again
+from facthold.knowledge.report import NOTHING, PROBES, Asked, Report, named, said_again
 from facthold.memory.activations import ReLU
 from facthold.models.forward import Forward, prompts, table_prompts
 from facthold.models.judge import NONE, Verdicts, judge, judge_table, right_answers
@@ -46,7 +46,8 @@ def changed(
     draws = int(np.clip(ROWS // n, 2 if 2 * n * len(forward.last_map[1]) <= FEATURES else 1, DRAWS))
     seen, pairs = _contested(forward, after, row, wins, draws)
     before = judge_table(known.model, after, seed=FRESH)
-    told = Told.of(known, others)  # a new name is a new rival to all answers: what was right is judged without it
+    asked_others = Asked.of(known, others)
+    told = asked_others.told(known)  # a new name is a new rival to all answers: what was right is judged without it
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
     said = _mostly(asked, _probed(asked, row))
     had = known.table.right(row) if kind == "edit" else ()
@@ -58,7 +59,7 @@ def changed(
     def tried(model: Transformer, matrix: str, size: float, neurons: int = 0) -> Model:
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
         now = Model(model, after)
-        probes, then = _probed(now, row), Told.of(now, others)
+        probes, then = _probed(now, row), asked_others.told(now)
         kept, unchanged = told.kept(then)
         lost, weaker = told.fallen(then)
         gone = others[lost]

@@ -14,8 +14,8 @@ from jaxtyping import Bool, Int
 
 from facthold.facts.names import Names
 from facthold.knowledge.model import FRESH, Model
-from facthold.models.forward import prompts, table_prompts
-from facthold.models.judge import NONE, find_rows, judge
+from facthold.models.forward import blocks, prompts, table_prompts
+from facthold.models.judge import NONE, find_rows, joined, judge, judge_outputs
 
 PROBES = 10  # fresh prompts in which a changed fact is asked, and each that was forgotten
 OTHERS = 1 << 15  # prompts of all other facts together: as many of each as of the changed one, where the table is small
@@ -75,25 +75,44 @@ class Report:
 
 
 @dataclass(frozen=True, eq=False)
+class Asked:
+    """Facts in several fresh prompts, and what attention makes of these. No change is of attention but for W_O where
+    there is no MLP, so that the models before and after it share this, which is most of the work."""
+
+    rows: Int[np.ndarray, " n"]  # of the table
+    draws: int
+    by_mlp: bool  # whether ``seen`` is what an MLP reads; else there was none, and it is what W_O reads
+    seen: np.ndarray  # (prompts x facts, d or H d_h)
+
+    @classmethod
+    def of(cls, known: Model, rows: Int[np.ndarray, " n"] | None = None) -> "Asked":
+        rows = np.arange(len(known.table)) if rows is None else rows
+        draws = draws_of(len(rows))
+        tokens = np.concatenate(table_prompts(known.problem, rows, draws=draws, seed=FRESH))
+        by_mlp = len(known.forward.V) > 0
+        parts = [states.x if by_mlp else states.features for _, states in known.forward.blocks(tokens)]
+        return cls(rows, draws, by_mlp, np.concatenate(parts))
+
+    def told(self, now: Model) -> "Told":
+        """What a model says in these prompts: the one that they were made with, or one with another last map."""
+        forward, rows = now.forward, np.tile(self.rows, self.draws)
+        W_O, d = forward.W_O.reshape(-1, forward.W_O.shape[2]), forward.W_O.shape[2]
+        verdicts = []
+        for at in blocks(len(self.seen), max(self.seen.shape[1], len(forward.V), d)):
+            x = self.seen[at] if self.by_mlp else self.seen[at] @ W_O
+            verdicts.append(judge_outputs(forward, x + forward.hidden(x) @ forward.V, rows[at]))
+        judged = joined(verdicts)
+        numbers, back = np.unique(judged.said, return_inverse=True)
+        names = np.array([now.output_name(int(number)) for number in numbers], object)
+        return Told(names[back].reshape(self.draws, -1), judged.recalled.reshape(self.draws, -1))
+
+
+@dataclass(frozen=True, eq=False)
 class Told:
     """What a model says of facts, each in several fresh prompts, and whether it is right."""
 
     said: np.ndarray  # (prompts, facts), by name: numbers of tokens move when there are more of them
     right: Bool[np.ndarray, "draws n"]
-
-    @classmethod
-    def of(cls, known: Model, rows: Int[np.ndarray, " n"] | None = None, draws: int | None = None) -> "Told":
-        rows = np.arange(len(known.table)) if rows is None else rows
-        draws = draws_of(len(rows)) if draws is None else draws
-        tokens = np.concatenate(table_prompts(known.problem, rows, draws=draws, seed=FRESH))
-        verdicts = judge(known.forward, tokens, np.tile(rows, draws))
-        numbers, back = np.unique(verdicts.said, return_inverse=True)
-        names = np.array([known.output_name(int(number)) for number in numbers], object)
-        return cls(names[back].reshape(draws, -1), verdicts.recalled.reshape(draws, -1))
-
-    def but(self, rows: np.ndarray) -> "Told":
-        """Of these facts alone."""
-        return Told(self.said[:, rows], self.right[:, rows])
 
     def kept(self, now: "Told") -> tuple[float, float]:
         """Of what was right here the share that still is in ``now``; of all that was said, the share that still is."""
@@ -145,7 +164,7 @@ def specificity(before: Model, after: Model, but: Collection[tuple[str, str]] = 
     named = [(subjects[s], relations[r]) in but for s, r in zip(was.subjects, was.relations, strict=True)]
     same = (j != NONE and was.right(i) == now.right(int(j)) for i, j in enumerate(there))
     rows = np.array([i for i, kept in enumerate(same) if kept and not named[i]], np.int64)
-    was_told, now_told = Told.of(before, rows), Told.of(after, there[rows])
+    was_told, now_told = Asked.of(before, rows).told(before), Asked.of(after, there[rows]).told(after)
     return *was_told.kept(now_told), len(rows)
 
 
