@@ -44,10 +44,12 @@ def test_the_answer_stands_first(models: Path, run: Run) -> None:
 def test_a_name_that_is_taken_for_another_is_named(models: Path, run: Run) -> None:
     code, out, err = run("ask", "m.safetensors", "france", "Capital", "--top", "1")
     assert (code, out.splitlines()[0]) == (0, "Paris")
-    assert " ".join(err.split()).startswith("'france' is taken for 'France', 'Capital' is taken for 'capital': they")
+    assert " ".join(err.split()).startswith(
+        "'france' is taken for 'France', 'Capital' is taken for 'capital': the same"
+    )
     Path("q.csv").write_text("subject,relation\nperu,capital\nPeru,capital\nItaly,capital\n")
     err = " ".join(run("ask", "m.safetensors", "--file", "q.csv")[2].split())
-    assert "'peru' is taken for 'Peru': they differ by case or accents alone" in err
+    assert "'peru' is taken for 'Peru': the same but for case, accents or shapes of letters" in err
     assert "Italy" not in err
 
 
@@ -303,3 +305,11 @@ def test_what_cannot_be_asked_is_one_clear_line(
     Path("newer.safetensors").write_bytes(tensors_as_bytes(arrays, about | {"format": "3", "facthold": "9.9"}))
     Path("columns.csv").write_text("subject,relations\na,b\n")
     assert says in refuses(*arguments)
+
+
+def test_a_name_that_begins_with_a_minus_comes_after_two(models: Path, run: Run) -> None:
+    code, _, err = run("ask", "m.safetensors", "-1", "capital")
+    assert code == 2
+    assert "a name that begins with - comes last, after --: ... -- -1" in " ".join(err.split())
+    assert "unknown subject '-1'" in run("ask", "m.safetensors", "--", "-1", "capital")[2]
+    assert "--" not in run("ask", "m.safetensors", "--nonsense")[2].replace("--nonsense", "")

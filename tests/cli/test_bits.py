@@ -156,6 +156,10 @@ def test_bits_does_not_bring_back_what_was_forgotten(folder: Path, run: Run) -> 
     assert "(Niger, continent)" in run("bits", "gone.safetensors", "--bits", "5")[1]
     code, out, _ = run("edit", "five.safetensors", "Niger", "continent", "--forget", "-o", "again.safetensors")
     assert (code, out.splitlines()[0].split(";")[0]) == (0, "Niger, continent: no longer Africa")
+    Path("wrong.csv").write_text("subject,relation,answer\nNiger,continent,Asia\n")
+    wrong = run("edit", "five.safetensors", "--forget", "--file", "wrong.csv", "-o", "wrong.safetensors")
+    assert (wrong[0], Path("wrong.safetensors").exists()) == (2, False)
+    assert "(Niger, continent) is Africa in the table, not 'Asia'" in " ".join(wrong[2].split())
     few = json.loads(run("bits", "gone.safetensors", "--accuracy", "0.5", "-o", "few.safetensors", "--json")[1])
     assert few["came_back"] == []
     small = load("few.safetensors")

@@ -325,7 +325,7 @@ def test_a_missing_value_of_a_frame_is_no_name() -> None:
 
 def test_a_name_that_is_taken_for_another_is_named(models: Path, run: Run) -> None:
     err = run("edit", "m.safetensors", "cote d'ivoire", "capital", "Abidjan", "-o", "e.safetensors")[2]
-    assert 'is taken for "Côte d\'Ivoire": they differ by case or accents alone' in " ".join(err.split())
+    assert 'is taken for "Côte d\'Ivoire": the same but for case, accents or shapes of letters' in " ".join(err.split())
     assert "taken for" not in run("edit", "m.safetensors", "Peru", "capital", "Cusco", "-o", "f.safetensors")[2]
 
 
@@ -335,7 +335,7 @@ def test_two_spellings_within_a_file_are_named(models: Path, run: Run) -> None:
     assert code == 0
     assert out.startswith("Atlantis, capital: Poseidonis")
     words = " ".join(err.split())
-    assert "'atlantis' is taken for 'Atlantis', 'Capital' is taken for 'capital': they differ by case" in words
+    assert "'atlantis' is taken for 'Atlantis', 'Capital' is taken for 'capital': the same but for case" in words
 
 
 def test_adding_what_is_said_already_says_so(models: Path, run: Run) -> None:

@@ -574,3 +574,20 @@ def _without_some(model: Model) -> Model:
     for s, r in list(zip(table.subjects, table.relations, strict=True))[::3]:
         model = model.forget(subjects[s], relations[r])
     return model
+
+
+@pytest.mark.parametrize("mlp", [True, False])
+def test_the_only_fact_can_be_edited(mlp: bool) -> None:
+    """There are no others to be asked."""
+    problem = FactualRecall(FactTable.from_rows([("a", "b", "c")]), np.eye(6, 8, dtype=np.float32))
+    only = Model(Transformer.init(8, 1, 8, m=8 if mlp else 0, key=jax.random.key(0)), problem)
+    done = only.edit("a", "b", "d").report
+    assert (done.others, done.specificity, done.lost, done.weaker) == (0, 1.0, (), 0)
+    assert done.done
+
+
+def test_questions_that_are_no_pairs_are_named() -> None:
+    model = Model(*known.countries())
+    for wrong in (("France", "capital", "Paris"), ("France",), "France"):
+        with pytest.raises(ValueError, match="is no pair of a subject and a relation"):
+            model.ask_all([wrong])

@@ -319,7 +319,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (KeyboardInterrupt, Interrupted, Abort) as stop:
         _stop(stop)
     except TyperException as error:
-        _fail(error.format_message(), BAD_INPUT)
+        dashed = re.match(r"No such option: (-[^-]\S*)", words := error.format_message())
+        way_out = f"; a name that begins with - comes last, after --: ... -- {dashed[1]}" if dashed else ""
+        _fail(f"{words.rstrip('.') if way_out else words}{way_out}", BAD_INPUT)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _leave(BROKEN)

@@ -146,7 +146,7 @@ def _questions(file: Path | None, rows: Sequence[tuple[str, ...]], known: "Model
         named.setdefault(key, set()).update(answers.meant(one) for one in name if one)
     for s, r, *name in rows:
         try:
-            right = known.ask(s, r, noise=0).expected
+            right = known.ask(s, r, noise=0).expected or known.forgotten_answers(s, r)
         except UnknownName:
             continue  # which is said when it is its turn
         meant = {answers.meant(one) for one in right}
@@ -252,6 +252,8 @@ def _how_it_went(report: "Report") -> str:
 
 
 def _say(report: "Report") -> None:
+    from facthold.knowledge.report import PROBES
+
     report = printable(report)
     new = f" (a new {' and a new '.join(report.new)})" if report.new else ""
     if report.alike:
@@ -264,7 +266,8 @@ def _say(report: "Report") -> None:
         f"{report.specificity:.2%} of the right answers still are, {report.unchanged:.2%} are the same"
     )
     paragraph(
-        f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
+        f"  {so} in {round(report.efficacy * PROBES)} of {PROBES} fresh prompts; "
+        f"{others if report.others else 'there are no other facts'}"
     )
     if report.replaced:
         paragraph(f"  the table had several answers; no longer right: {', '.join(report.replaced)}")

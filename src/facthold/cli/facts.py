@@ -154,6 +154,7 @@ def build(
     made, report, bits = built.model, built.report, 32 * built.n_params
     about = {
         "recipe": report.recipe, "seed": report.seed, "variant": variant, "n_noise": built.problem.n_noise,
+        "T": built.problem.T,
         **about_table(table), "facts": len(table), "recall": report.recall,
         "smallest_margin": report.smallest_margin, "d": made.d, "H": made.H, "d_h": made.d_h, "m": made.m,
         "n_params": built.n_params, "parameter_bits": bits, "n_embeddings": built.n_embeddings,
@@ -189,7 +190,8 @@ def _say_built(a: dict[str, Any], seed: int) -> None:
     over = "over the whole vocabulary" if a["variant"] == "text" else "among the answers"
     paragraph(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled {over}, by {a['recipe']}")
     other = f"; by seed {a['seed']}, as models of seed {seed} recall fewer" if a["seed"] != seed else ""
-    paragraph(f"in prompts with noise from {count(a['n_noise'], 'token')}{other}")
+    noise = f"with noise from {count(a['n_noise'], 'token')}" if a["T"] > 3 else "without noise"
+    paragraph(f"in prompts {noise}{other}")
     say_table(a)
     bound = f"{a['times_lower_bound']:.3g} times the lower bound" if a["times_lower_bound"] else "no bits are needed"
     paragraph(

@@ -69,10 +69,14 @@ def say_replaced(*outputs: Path | None) -> None:
     what is then refused."""
     there = [_in_place(path) for path in outputs if path is not None and path.is_file()]
     if len(there) == 1:
-        messages.print(f"{printable(there[0])} is there already: the new one takes its place", markup=False)
+        messages.print(
+            f"{printable(there[0])} is there already: the new one takes its place once it is written", markup=False
+        )
     elif there:
         few = ", ".join(there[:2]) + (f" and {len(there) - 2} more" if len(there) > 2 else "")
-        messages.print(f"{printable(few)} are there already: the new ones take their place", markup=False)
+        messages.print(
+            f"{printable(few)} are there already: the new ones take their place once they are written", markup=False
+        )
 
 
 def _in_place(path: Path) -> str:
@@ -159,7 +163,7 @@ def say_taken(rows: Sequence[tuple[str, ...]], known: "Model") -> None:
     if taken:
         few = ", ".join(f"{name!r} is taken for {meant!r}" for name, meant in list(taken.items())[:TAKEN])
         more = f" and {len(taken) - TAKEN} more" if len(taken) > TAKEN else ""
-        messages.print(printable(f"{few}{more}: they differ by case or accents alone"), markup=False)
+        messages.print(printable(f"{few}{more}: the same but for case, accents or shapes of letters"), markup=False)
 
 
 def real_rows(name: str, relations: Sequence[str] | None) -> list[Row]:

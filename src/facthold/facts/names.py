@@ -262,7 +262,7 @@ def _demand(
     free = [word for i, word in enumerate(in_text) if not any(i in match.places for match in of_others)]
     pairs = ((word, name) for word in free for name in names.near(word, 1))
     near = [(difflib.SequenceMatcher(None, word, fold(name)).ratio(), name) for word, name in pairs]
-    hint = f"; did you mean {max(near)[1]!r}?" if near else ""
+    hint = f"; did you mean {max(near)[1]!r}?" if near else "; write names of the table, with spaces around them"
     there = f" ({_list(others, of_others)} is there)" if of_others else f" and no {others.what}"
     raise UnknownName(f"no {names.what} found in {text!r}{there}{hint}")
 

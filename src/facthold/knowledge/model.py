@@ -1,6 +1,6 @@
 """A model with its facts, as a person meets it: built or loaded, asked, edited, looked into and saved."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from facthold import knowledge
 from facthold._util.arguments import checked
-from facthold._util.errors import FactholdError, check_positive, with_article
+from facthold._util.errors import FactholdError, brief, check_positive, with_article
 from facthold.facts.names import Names, UnknownName, parse
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
@@ -145,7 +145,7 @@ class Model:
     ) -> list[Answer]:
         """The answers to many (subject, relation), by default to all facts; ``pandas.DataFrame`` takes them as rows."""
         table = self.table
-        s, r = (table.subjects, table.relations) if questions is None else self._numbers(questions)
+        s, r = (table.subjects, table.relations) if questions is None else self._numbers(map(_pair, questions))
         v = self.ask_many(s, r, noise=noise, seed=seed)
         n_noise = self.problem.T - 3 if noise is None else noise
         rows = zip(s, r, find_rows(table, s, r), v.said, v.margin, v.probability, strict=True)
@@ -205,6 +205,12 @@ class Model:
         rival = contest(self.forward.U, F, asked, answers).rivals[0, 0]
         return knowledge.edit.changed(self, self.problem, row, int(rival), "forget", tuple(answers.tolist()), in_place)
 
+    def forgotten_answers(self, subject: Name, relation: Name) -> tuple[str, ...]:
+        """What a fact that was forgotten had for answers; none where it is known, or never was."""
+        s, r = self._numbers([(subject, relation)])
+        answers = self.problem.forgotten[(self.problem.forgotten[:, :2] == (s[0], r[0])).all(axis=1), 2]
+        return tuple(self.names[2][a] for a in answers)
+
     def _forgotten(self, subject: Name, relation: Name) -> "Model | None":
         """The model with a fact that was forgotten, and that it says again, back in its table; None where the table has
         it, or never had it."""
@@ -213,7 +219,9 @@ class Model:
         if not was.any() or find_rows(self.table, s, r)[0] != NONE:
             return None
         if not knowledge.report.said_again(self)[was].any():
-            raise FactholdError(f"({subject}, {relation}) was forgotten before, and the model does not say it")
+            raise FactholdError(
+                f"({subject}, {relation}) was forgotten before, and the model does not say it; there is nothing to do"
+            )
         return Model(self.model, tables.restored(self.problem, int(s[0]), int(r[0])))
 
     @checked
@@ -291,6 +299,12 @@ class Model:
             subjects[s], relations[r], self.output_name(int(said)), bool(margin > 0) if right else None,
             tuple(answers[a] for a in right), float(margin), float(p), others, n_noise,
         )  # fmt: skip
+
+
+def _pair(question: Any) -> tuple[Name, Name]:
+    if isinstance(question, str) or not isinstance(question, Sequence) or len(question) != 2:
+        raise ValueError(f"questions: {brief(question)} is no pair of a subject and a relation")
+    return question[0], question[1]
 
 
 def _name(given: Name) -> str:

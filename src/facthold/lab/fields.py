@@ -63,6 +63,7 @@ class Each:
 
 Rule = Between | OneOf | Each
 Count = Annotated[int, Between(least=1)]
+ProtocolName = Annotated[str, OneOf("facthold.train.protocols:PROTOCOLS")]
 Whole = Annotated[int, Between(least=0)]  # 0 mostly means: none, or left to somebody else
 Share = Annotated[float, Between(low=0, most=1)]
 Positive = Annotated[float, Between(low=0)]

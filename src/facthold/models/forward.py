@@ -39,7 +39,8 @@ class States:
     @property
     def features(self) -> Float[np.ndarray, "n q"]:
         """What the last linear map reads: the neurons, or without an MLP the heads."""
-        return self.hidden if self.hidden.shape[1] else self.heads.reshape(len(self.heads), -1)
+        n, H, d_h = self.heads.shape
+        return self.hidden if self.hidden.shape[1] else self.heads.reshape(n, H * d_h)
 
 
 @dataclass(frozen=True, eq=False)

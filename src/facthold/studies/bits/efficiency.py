@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from facthold.lab import Cell, Claim, Figure, Judgement, Values, at_least, near, style, worst
-from facthold.lab.fields import Count, Repeats
+from facthold.lab.fields import Count, ProtocolName, Repeats
 from facthold.measure.scaling import mean_interval
 from facthold.recipes import MemoryRecipe, fact_recipe, memory_recipe
 from facthold.recipes.base import LINEAR, MLP
@@ -63,7 +63,7 @@ class Grid:
     D: Count = 8
     rooms: tuple[float, ...] = (1.0, 1.5, 2.2)
     trained_rooms: tuple[float, ...] = (1.5, 2.2)
-    protocol: str = "transformer-short"
+    protocol: ProtocolName = "transformer-short"
     n_seeds: Repeats = 1
     closed_seeds: Count = 5  # of linear memories in closed form, and of those that are read by signs
 

@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Repeats
+from facthold.lab.fields import Count, ProtocolName, Repeats
 from facthold.studies.bits.efficiency import draw_counts
 from facthold.studies.bits.fact_bits import ROOMIER, TRAINED, FactBits
 from facthold.studies.bits.memory_bits import GOALS, best
@@ -27,7 +27,7 @@ class Grid:
     shapes: tuple[tuple[float, float], ...]  # other (alpha, beta) of trained models
     levels: tuple[int, ...]  # grids that models are trained on, besides being rounded afterwards; none: no training
     rooms: tuple[float, ...] = (1.5, 2.2)
-    protocol: str = "transformer-short"
+    protocol: ProtocolName = "transformer-short"
     n_seeds: Repeats = 1
 
 

@@ -13,7 +13,7 @@ from facthold.facts.problem import seeded_recall, variant
 from facthold.facts.real import find_source, sample_subjects
 from facthold.facts.table import FactTable
 from facthold.lab import Account, TableCell, of_accuracy
-from facthold.lab.fields import Count, Repeats, Whole
+from facthold.lab.fields import Count, ProtocolName, Repeats, Whole
 from facthold.models.sizes import Shape, shape_of
 from facthold.recipes.base import Made
 from facthold.theory.limits_facts import no_bound
@@ -99,7 +99,7 @@ class ModelCell(OneModelCell):
     H: Whole = 0
     d_h: Whole = 0
     m: Whole = 0  # sizes: all of them for 'trained', none for 'gated'
-    protocol: str = "transformer-short"  # for 'trained'
+    protocol: ProtocolName = "transformer-short"  # for 'trained'
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ class ModelGrid:
     shapes: tuple[tuple[float, float], ...] = ()  # (alpha, beta): H d_h = alpha d and m = beta d, up to rounding
     n_params: Whole = 0  # parameters of each trained model, about
     H: Count = 8
-    protocol: str = "transformer-short"
+    protocol: ProtocolName = "transformer-short"
     n_seeds: Repeats = 1
 
     @property

@@ -9,7 +9,7 @@ from itertools import product
 from operator import itemgetter
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Counts, Repeats
+from facthold.lab.fields import Counts, ProtocolName, Repeats
 from facthold.measure.scaling import Fit
 from facthold.studies.judging import columns, constant, exponent, facts, grouped, n_params
 from facthold.studies.memories.figures import half_octaves
@@ -32,7 +32,7 @@ class Grid:
     growth: str = "S=R"
     table: str = "random"
     variant: str = "code"
-    protocol: str = "transformer-code"
+    protocol: ProtocolName = "transformer-code"
     rule: str = "best"
     n_seeds: Repeats = 3
     tolerance: float = 0.0

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from facthold.lab import Account, Figure, Result, Values, style
-from facthold.lab.fields import Between, Count, Counts
+from facthold.lab.fields import Between, Count, Counts, ProtocolName
 from facthold.models.sizes import Shape
 from facthold.studies.judging import grouped, n_params
 from facthold.studies.smallest import SizeSearch, Trial
@@ -74,7 +74,7 @@ class HeatmapGrid:
     R: Count = 32
     D: Count = 8
     variant: str = "code"
-    protocol: str = "transformer-code"
+    protocol: ProtocolName = "transformer-code"
     lrs: tuple[float, ...] = (1e-2,)
 
 

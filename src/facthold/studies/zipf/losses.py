@@ -13,7 +13,7 @@ from facthold._util.keys import derive
 from facthold.facts.problem import seeded_recall, variant, zipf
 from facthold.facts.table import FactTable
 from facthold.lab import Cell, Result, TableCell
-from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds
+from facthold.lab.fields import Between, Count, Each, OneOf, Positive, ProtocolName, Seeds
 from facthold.measure.grids import GRID_BITS, SCALE_BITS, grid_of_bits
 from facthold.models.sizes import Shape
 from facthold.recipes import memory_recipes
@@ -271,7 +271,7 @@ class ZipfFacts(LossCell, TableCell):
     n_noise: Count = 16
     """Few, and short prompts: finding s and r among as many noise tokens as subjects is beyond models of this size,
     and would be all that is measured. The bound does not ask for it either."""
-    protocol: str = "transformer-short"
+    protocol: ProtocolName = "transformer-short"
     steps: Count = 4096
     batch: Count = 512
     lrs: Annotated[tuple[float, ...], Each(Positive)] = (2e-2,)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, Positive, Repeats
+from facthold.lab.fields import Count, Counts, Positive, ProtocolName, Repeats
 from facthold.measure.scaling import Fit, fit_exponent
 from facthold.recipes import memory_recipe
 from facthold.recipes.base import LINEAR
@@ -40,7 +40,7 @@ class Grid:
     R: Count = 8
     D: Count = 8
     H: Count = 2
-    protocol: str = "transformer-short"
+    protocol: ProtocolName = "transformer-short"
     memory_steps: Count = 2048
     steps: Count = 4096
     lrs: tuple[float, ...] = (2e-2,)
