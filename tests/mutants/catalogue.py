@@ -6,6 +6,7 @@ from mutants import (
     context_steps,
     context_truncation,
     context_words,
+    embeddings,
     knowledge,
     learning,
     ledger,
@@ -33,6 +34,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *recovery.MUTANTS,
     *optimisers.MUTANTS,
     *sharp.MUTANTS,
+    *embeddings.MUTANTS,
 )
 
 QUICK = (

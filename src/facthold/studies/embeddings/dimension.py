@@ -1,0 +1,318 @@
+"""Cells that search the smallest dimension d in which so many associations, or facts, are held: with random embeddings,
+with embeddings that are spread evenly, and with embeddings that are trained together with the weights."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from facthold._util.keys import derive
+from facthold._util.memory import Parts, bytes_of
+from facthold._util.padding import geometric, next_power_of_two
+from facthold.facts.problem import MOST_LENGTH
+from facthold.lab import Account, Cell, Result, TableCell, of_goal
+from facthold.lab.fields import Between, Count, Each, OneOf, Positive, Seeds, Share, Whole
+from facthold.measure.capacity import FAILED, FOUND, Search, Smallest, find_smallest_of_each, spread
+from facthold.models.sizes import Shape
+from facthold.train.protocols import Protocol
+
+if TYPE_CHECKING:
+    from facthold.facts.problem import FactualRecall
+    from facthold.facts.table import FactTable
+    from facthold.memory.associations import Problem
+    from facthold.models.embedded import EmbeddedTransformer
+    from facthold.models.memory import Memory
+    from facthold.train.engine import Member
+    from facthold.train.race import Best
+
+LEARNED = "learned"
+KINDS = ("sphere", "spread", LEARNED)
+START = "sphere"  # where learned embeddings start
+ROUNDING = 1e-6  # of an accuracy in float32, as in `train.engine`
+LOOKS = 64  # at the accuracy, along a run
+LEAST = 16  # dimensions that every model is padded to
+ROOM = 128
+"""Associations, or subjects, that every problem is padded to: all small ones then share a compiled loop for each d."""
+
+Rates = Annotated[tuple[float, ...], Each(Positive, distinct=True)]
+Several = Annotated[int, Between(least=2)]
+
+
+def room(d: int) -> int:
+    """The dimension that a model of dimension d is padded to, so that few loops are compiled."""
+    return next_power_of_two(max(d, LEAST))
+
+
+def wider(X: Any, d: int) -> np.ndarray:
+    """Embeddings with zeros added, up to d dimensions."""
+    return np.pad(X, [(0, 0), (0, d - X.shape[1])])
+
+
+class Trial(NamedTuple):
+    """A model of one dimension that was trained."""
+
+    accuracy: float  # the best of its learning rates; nan where all of them diverged
+    about: Mapping[str, Any]  # what is said of it where its dimension is the smallest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Cell):
+    """Models that are trained for so many steps at some learning rates, of which the best run counts."""
+
+    steps: Count
+    lrs: Rates
+    seeds: Seeds
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps % LOOKS:
+            raise ValueError(f"steps={self.steps} must be a multiple of {LOOKS}, the number of looks at a run")
+
+    def trained(self, races: "Sequence[Sequence[Member]]", goal: float) -> "list[Best]":
+        """The run that counts of each race; all of them train side by side. The learning rate falls to zero, and no run
+        is given up early."""
+        from facthold.train.engine import fit
+        from facthold.train.race import best_of
+
+        protocol = Protocol(
+            self.kind, "this cell", "adam", self.lrs[0], self.steps, self.steps // LOOKS, goal=goal, futility=None,
+            decay=True,
+        )  # fmt: skip
+        runs = iter(fit([member for race in races for member in race], protocol))
+        return [best_of(race, [next(runs) for _ in race]) for race in races]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimension(Trained):
+    """The smallest d in which the share ``goal`` is recalled. Parameters are counted with
+    the embeddings where these are learned; others do not depend on what is stored, and are not counted."""
+
+    embeddings: Annotated[str, OneOf(KINDS)]
+    goal: Share = 0.99
+    most: Count = 96  # the largest d that is tried
+
+    @property
+    def learned(self) -> bool:
+        return self.embeddings == LEARNED
+
+    @property
+    def drawn(self) -> str:
+        """The kind of embeddings that stay, or that training starts from."""
+        return START if self.learned else self.embeddings
+
+    @property
+    @abstractmethod
+    def guess(self) -> float:
+        """Where the search starts: a bad guess costs time, not correctness."""
+
+    @abstractmethod
+    def trials(self, questions: Sequence[tuple[int, int]]) -> list[Trial]:
+        """Models of these dimensions and seeds, trained side by side."""
+
+    def run(self) -> Result:
+        tried: dict[tuple[int, int], Trial] = {}
+
+        def ask(questions: Sequence[tuple[int, int]]) -> list[float]:
+            trials = self.trials(questions)
+            tried.update(zip(questions, trials, strict=True))
+            return [trial.accuracy for trial in trials]
+
+        first, search = max(1, round(self.guess)), Search(1, self.most, tolerance=0.0)
+        smallest = find_smallest_of_each(ask, self.goal - ROUNDING, self.seeds, first, search)
+        found = [
+            self._found(seed, one, tried.get((one.size or 0, seed)))
+            for seed, one in zip(self.seeds, smallest, strict=True)
+        ]
+        status = ", ".join(sorted({one["status"] for one in found} - {FOUND})) or FOUND
+        spreads = [spread(name, [one[name] for one in found]) for name in ("d", "n_params")]
+        return {"status": status, **spreads[0], **spreads[1], "per_seed": found}
+
+    def _found(self, seed: int, smallest: Smallest, trial: Trial | None) -> Result:
+        """A search in JSON. Where a probe diverged, what was found below or above it is no result."""
+        failed = any(math.isnan(accuracy) for _, accuracy in smallest.probes)
+        probes = [[d, None if math.isnan(a) else a] for d, a in smallest.probes]
+        found = {"seed": seed, "status": FAILED if failed else smallest.status, "probes": probes}
+        if failed or trial is None or smallest.size is None:
+            return found | {"d": None, "n_params": None}
+        return found | {"d": smallest.size, **trial.about}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryDimension(Dimension):
+    """The smallest d of a memory of N associations f*(x) = x: linear, or an MLP of width ``ratio`` d."""
+
+    kind: ClassVar[str] = "memory-dimension"
+    counts_no_facts: ClassVar[str] = "there is only one map f*(x) = x"
+
+    N: Several
+    ratio: Whole = 0  # m / d; 0: linear
+
+    @property
+    def guess(self) -> float:
+        if self.learned:
+            return 1 + math.log(self.N) / 2
+        return math.sqrt((0.3 / self.ratio if self.ratio else 1.0) * self.N * math.log(self.N))
+
+    @property
+    def needed(self) -> Parts:
+        return {f"N={self.N}": bytes_of(scores=6.0 * self.N**2, embeddings=8.0 * self.N * self.most)}
+
+    @property
+    def cost(self) -> float:
+        flops = 12.0 * self.N**2 * self.guess
+        return len(self.seeds) * len(self.lrs) * 3 * (1 + self.steps * (flops / 3e10 + 6e-5))
+
+    def trials(self, questions: Sequence[tuple[int, int]]) -> list[Trial]:
+        from facthold.memory.associations import seeded_problem
+        from facthold.train.race import reached
+
+        problems = [seeded_problem(self.N, seed, d, embeddings=self.drawn) for d, seed in questions]
+        races = [self._race(problem, seed) for problem, (_, seed) in zip(problems, questions, strict=True)]
+        best = self.trained(races, self.goal)
+        return [Trial(reached(b.run), self._about(p, b)) for p, b in zip(problems, best, strict=True)]
+
+    def _race(self, problem: "Problem", seed: int) -> "list[Member]":
+        import jax.numpy as jnp
+
+        from facthold.memory.associations import Problem
+        from facthold.models.embedded import roomy
+        from facthold.models.memory import initial_memory
+        from facthold.train.embedded import StoreWithEmbeddings
+        from facthold.train.engine import Member
+        from facthold.train.tasks import StoreAssociations
+
+        d, content = problem.d, (seed, problem.d, self.ratio)
+
+        def initial(d: int) -> "Memory":
+            return initial_memory("mlp" if self.ratio else "linear", d, self.ratio * d, key=derive("init", *content))
+
+        F = roomy(initial(d), initial(room(d)))
+        E, U = (jnp.asarray(wider(X, room(d))) for X in (problem.E, problem.U))
+        task: Any = (StoreWithEmbeddings if self.learned else StoreAssociations).of(
+            Problem(E, U, problem.f), least=ROOM
+        )
+        start = task.start(F) if self.learned else F
+        return [Member(start, task, derive("train", *content), lr, race=content) for lr in self.lrs]
+
+    def _about(self, problem: "Problem", best: "Best") -> dict[str, Any]:
+        from facthold.measure.overlaps import overlaps
+
+        trained: Any = best.run.model if self.learned else problem
+        n_params = (2 * self.ratio or 1) * problem.d**2 + (problem.n_embeddings if self.learned else 0)
+        parts = {name: X[: self.N, : problem.d] for name, X in (("inputs", trained.E), ("outputs", trained.U))}
+        return {
+            "n_params": n_params, "lr": best.lr, "overlaps": {name: list(overlaps(X)) for name, X in parts.items()},
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactModel(Trained, TableCell):
+    """One-layer transformers with H d_h = d (or the next multiple of H) and m = ``beta`` d, which are asked for facts
+    among noise tokens and choose among the answers."""
+
+    S: Several
+    R: Count
+    D: Several
+    H: Count = 2
+    beta: Whole = 4
+    T: Annotated[int, Between(least=3, most=MOST_LENGTH)] = 8
+    n_noise: Count = 8
+    batch: Count = 256
+
+    def sizes(self, d: int) -> Shape:
+        return Shape(d, self.H, -(-d // self.H), self.beta * d)
+
+    def n_embeddings(self, d: int) -> int:
+        """Numbers in the embeddings of all tokens."""
+        return (self.S + self.R + self.n_noise + 1 + self.R * self.D) * d
+
+    def seconds(self, S: int, d: int) -> float:
+        """Of one run, about."""
+        flops = (
+            6.0 * self.batch * ((S + self.R + self.n_noise) * (d + self.H) + d * (3 * self.beta * d + self.R * self.D))
+        )
+        return 1.5 + self.steps * (flops / 3e10 + 1.5e-4)
+
+    def problem(
+        self, table: "FactTable", d: int, seed: int, embeddings: str, tokens: str = "tokens"
+    ) -> "FactualRecall":
+        """A table's prompts, with embeddings of this seed; those of other ``tokens`` are independent of them."""
+        from facthold.facts.problem import factual_recall
+
+        key = derive("embedded", tokens, seed, d, embeddings)
+        return factual_recall(
+            table, d, key=key, n_noise=self.n_noise, T=self.T, embeddings=embeddings, outputs="answers"
+        )
+
+    def race(
+        self, problem: "FactualRecall", seed: int, trained: str, frozen: "EmbeddedTransformer | None" = None
+    ) -> "list[Member]":
+        """Models of which the named parts are trained on a problem, from a random start; ``frozen``: a model of S
+        subjects of which all is kept but these, for those of the problem."""
+        from facthold.models.embedded import roomy
+        from facthold.models.transformer import Transformer
+        from facthold.train.embedded import RecallWithEmbeddings, training
+
+        d, S = problem.d, problem.table.S
+        most, key = geometric(max(S, ROOM), 4.0), derive("embedded", seed, d, self.H, self.beta, trained)
+        columns = 0 if frozen else most + self.R + self.n_noise + 1
+        wide = replace(problem, phi=wider(problem.phi, room(d)), drawing=None)
+        task = RecallWithEmbeddings.of(wide, batch=self.batch, columns=columns, rows=most * self.R)
+        initial, larger = (Transformer.init(*self.sizes(size), key=key) for size in (d, room(d)))
+        start = task.start(roomy(initial, larger))
+        if frozen is not None:
+            start = frozen.for_subjects(start.phi[:S], slice(self.S, self.S + problem.n_tokens - S))
+        return training(task, start, trained, self.lrs, key=key)
+
+
+def whole(race: "Sequence[Member]", best: "Best") -> "EmbeddedTransformer":
+    """The model of a race that counts, with the parts that were not trained."""
+    task: Any = race[0].task
+    return task.whole(best.run.model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactDimension(FactModel, Dimension):
+    """The smallest d of a transformer that recalls S R facts of a random table."""
+
+    kind: ClassVar[str] = "fact-dimension"
+
+    @property
+    def guess(self) -> float:
+        weights = 4 + 2 * self.beta  # times d^2
+        return 1 + math.log(self.S) if self.learned else math.sqrt(15 * self.n_facts / weights)
+
+    @property
+    def cost(self) -> float:
+        return len(self.seeds) * len(self.lrs) * 3 * self.seconds(self.S, round(self.guess))
+
+    def trials(self, questions: Sequence[tuple[int, int]]) -> list[Trial]:
+        from facthold.train.race import reached
+
+        trained = "all" if self.learned else "weights"
+        problems = [self.problem(self.facts(seed), d, seed, self.drawn) for d, seed in questions]
+        races = [self.race(problem, seed, trained) for problem, (_, seed) in zip(problems, questions, strict=True)]
+        best = self.trained(races, self.goal)
+        return [
+            Trial(reached(b.run), self._about(d, whole(race, b), b))
+            for (d, _), race, b in zip(questions, races, best, strict=True)
+        ]
+
+    def _about(self, d: int, model: "EmbeddedTransformer", best: "Best") -> dict[str, Any]:
+        from facthold.measure.overlaps import overlaps
+
+        assert model.U is not None
+        phi, S, R = model.phi[:, :d], self.S, self.R
+        parts = {"subjects": phi[:S], "relations": phi[S : S + R], "answers": model.U[:, :d]}
+        return {
+            "n_params": self.sizes(d).n_params + (self.n_embeddings(d) if self.learned else 0), "lr": best.lr,
+            "overlaps": {name: list(overlaps(rows)) for name, rows in parts.items()},
+        }  # fmt: skip
+
+    def accounts(self, result: Mapping[str, Any]) -> list[Account] | str:
+        """Of each search that found one: learned embeddings are among its weights."""
+        found = [one for one in result["per_seed"] if one["n_params"]]
+        return [of_goal(self.n_facts, self.D, self.goal, one["n_params"], len(one["probes"])) for one in found]
