@@ -51,13 +51,12 @@ MUTANTS = (
         tests=(SPREAD + "::test_no_two_are_as_near_as_among_random_rows",),
     ),
     Mutant(
-        "spread: the larger dimension is taken for the smaller",
-        "studies/embeddings/claims.py",
-        "[math.log(a / b) for each in",
-        "[math.log(b / a) for each in",
+        "spread: half of the dimensions are left out",
+        "memory/spread.py",
+        "    return X\n\n\ndef _away",
+        "    return np.where(np.arange(d) <= d // 2, X, 0.0)\n\n\ndef _away",
         claims=("spread-embeddings@quick",),
-        stored=("memory-dimension",),
-        tests=(STUDY + "::test_spread_embeddings_pay_where_their_dimension_is_smaller",),
+        tests=(SPREAD + "::test_more_rows_are_a_tight_frame_and_meet_the_bound_of_welch",),
     ),
     Mutant(
         "spread: no tight frame at the end",

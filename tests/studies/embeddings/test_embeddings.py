@@ -213,12 +213,14 @@ def test_learned_embeddings_pay_where_it_is_stated() -> None:
     assert "search ceiling" in missing.measured
 
 
-@pytest.mark.parametrize(("even", "verdict"), [(0.9, "holds"), (1.1, "fails")])
-def test_spread_embeddings_pay_where_their_dimension_is_smaller(even: float, verdict: str) -> None:
+@pytest.mark.parametrize(("even", "verdict"), [(1.0, "holds"), (0.98, "drifts"), (0.9, "fails"), (1.1, "fails")])
+def test_spread_embeddings_are_the_same_within_the_tolerance_alone(even: float, verdict: str) -> None:
     def of(c: Any) -> Row:
         return found(c, lambda i: (20 + i % 2) * (even if c.embeddings == "spread" else 1.0))
 
-    assert judged("spread-embeddings", of).verdict == verdict
+    judgement = judged("spread-embeddings", of)
+    assert judgement.verdict == verdict
+    assert bool(judgement.drift) == (verdict == "drifts")
     none = judged("spread-embeddings", lambda c: {"status": "search floor", "per_seed": [{"d": None}]})
     assert (none.verdict, none.measured) == ("fails", "no d: search floor")
 

@@ -18,7 +18,7 @@ from facthold.studies.embeddings.dimension import (
     Rates,
     Several,
 )  # fmt: skip
-from facthold.studies.embeddings.transfer import ARMS, SubjectTransfer
+from facthold.studies.embeddings.transfer import ARMS, BEFORE, SubjectTransfer
 from facthold.studies.judging import exponent
 
 LINEAR_LRS = (1000.0,)  # figure 1's, for W between embeddings that stay
@@ -105,7 +105,7 @@ def says(rows: Sequence[Values]) -> list[str]:
             f"learned, {part}: mean squared overlap {mean:.2f} / d on average (random 1 / d), largest {largest}"
         )
     for r in sorted((r for r in rows if "recall" in r), key=lambda r: r["S"]):
-        arms = ", ".join(f"{arm} {_share(r['recall'][arm])}" for arm in ("before", *ARMS))
+        arms = ", ".join(f"{arm} {_share(r['recall'][arm])}" for arm in (*BEFORE, *ARMS))
         lines.append(f"new subjects, trained on S={r['S']}, d={r['d']}: {arms}")
     return lines
 
