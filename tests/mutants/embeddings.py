@@ -1,9 +1,9 @@
 """Faults that the claims on embeddings have to see."""
 
-from mutants.harness import Mutant
+from mutants.harness import AnyMutant, Mutant, RowsMutant
 
 SPREAD, TRAINED, STUDY = "memory/test_spread.py", "train/test_embedded.py", "studies/embeddings/test_embeddings.py"
-MUTANTS = (
+MUTANTS: tuple[AnyMutant, ...] = (
     Mutant(
         "embeddings: those of prompts get no gradient",
         "train/embedded.py",
@@ -17,7 +17,7 @@ MUTANTS = (
         "studies/embeddings/dimension.py",
         '        trained = "all" if self.learned else "weights"\n',
         '        trained = "all"\n',
-        claims=("learned-dimension@quick", "learned-at-equal-parameters@quick"),
+        claims=("learned-at-equal-parameters@quick",),
         stored=("memory-dimension",),
         tests=(
             STUDY + "::test_facts_are_learnt_in_fewer_dimensions_with_their_embeddings_and_all_of_them_are_counted",
@@ -72,4 +72,10 @@ MUTANTS = (
         "(n - d) / (d * n)",
         tests=(SPREAD + "::test_the_bound_of_welch_by_hand",),
     ),
+    RowsMutant("embeddings: learned ones need the root of S", "learned-dimension@quick", "learned_as_the_root"),
+    RowsMutant("embeddings: random ones need a logarithm", "learned-dimension@quick", "random_as_the_logarithm"),
+    RowsMutant(
+        "embeddings: learned ones cost ten times as much", "learned-at-equal-parameters@quick", "learned_cost_more"
+    ),
+    RowsMutant("embeddings: a random MLP is as good", "selector-transfer@quick", "random_as_good"),
 )

@@ -159,6 +159,21 @@ def test_zeros_that_make_a_transformer_wider_are_never_moved() -> None:
         assert np.abs(b).sum() == pytest.approx(np.abs(b[inside]).sum(), rel=1e-6)
 
 
+def test_more_room_changes_no_loss_and_no_recall() -> None:
+    memory, F = random_problem(20, 6, key=KEY), LinearMemory.init(6, key=KEY)
+    tight, wide = (StoreAssociations.of(memory, least=least) for least in (0, 128))
+    assert len(wide.counted) == 128
+    assert wide.loss(F) == pytest.approx(float(tight.loss(F)), rel=1e-5)
+    assert wide.accuracy(F) == tight.accuracy(F)
+    problem = recall()
+    small = RecallWithEmbeddings.of(problem, batch=32, columns=problem.n_tokens)
+    large = RecallWithEmbeddings.of(problem, batch=32, columns=problem.n_tokens, rows=500)
+    assert len(large.questions.prompts.subjects) == 1024  # the next power of four
+    start = model(problem, small)
+    assert large.loss(start, key=KEY) == pytest.approx(float(small.loss(start, key=KEY)), rel=1e-5)
+    assert large.accuracy(start, key=KEY) == small.accuracy(start, key=KEY)
+
+
 def test_parts_that_are_left_out_are_named() -> None:
     problem = recall()
     task = RecallWithEmbeddings.of(problem)

@@ -186,7 +186,8 @@ def test_transfer_is_recall_beyond_every_control() -> None:
     assert judged(id, arms()).verdict == "holds"
     assert judged(id, arms(transfer=0.7)).verdict == "fails"
     for control in ("random MLP", "fixed embeddings", "other answers"):
-        assert judged(id, arms(**{control: 0.99})).verdict == "fails", control
+        for share in (0.99, 0.97):  # as much is not more
+            assert judged(id, arms(**{control: share})).verdict == "fails", control
     assert judged(id, arms(scratch=0.1)).verdict == "holds"  # said, and judged nowhere
     diverged = judged(id, lambda c: {"recall": {arm: [0.9, None] for arm in (*BEFORE, *ARMS)}})
     assert diverged.verdict == "fails"
@@ -208,6 +209,8 @@ def test_learned_embeddings_pay_where_it_is_stated() -> None:
     assert judged(id, sizes(3.0, 0.5)).verdict == "holds"
     assert judged(id, sizes(0.5, 0.5)).verdict == "fails"
     assert judged(id, sizes(3.0, 2.0)).verdict == "fails"
+    assert judged(id, sizes(1.0, 0.5)).verdict == "fails"  # as many are not fewer
+    assert judged(id, sizes(3.0, 1.0)).verdict == "fails"
     missing = judged(id, lambda c: {"status": "search ceiling", "per_seed": [{"n_params": None}]})
     assert missing.verdict == "fails"
     assert "search ceiling" in missing.measured

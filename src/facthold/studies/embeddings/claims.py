@@ -59,7 +59,7 @@ def judge_dimension(rows: Rows) -> Judgement:
         logs = fit_exponent(words, [math.log(S) for S, *_ in ours], d)
         facts = fit_exponent(words, [math.log(rows[0]["R"] * S) for S, *_ in ours], d)
         power = fit_exponent(words, [S for S, *_ in ours], d)
-        bound = at_most(logs.interval, 1 + TOLERANCE) if kind == LEARNED else at_least(logs.interval, 1.0)
+        bound = at_most(logs.interval, 1 + TOLERANCE) if kind == LEARNED else _more(logs.interval, 1.0)
         sizes = ", ".join(
             f"{fmean(d for n, d, _ in ours if n == S):.2f} at S={S}" for S in sorted({S for S, *_ in ours})
         )
@@ -90,10 +90,17 @@ def judge_transfer(rows: Rows) -> Judgement:
         return Judgement(f"recall {RECALL:.0%} or more", f"diverged: {', '.join(missing)}", "no mean", False)
     own = recall["transfer"]
     measured = f"{fmean(own):.1%} of new facts, {fmean(recall['before']):.1%} of those trained on"
-    parts = [_judged(f"recall of new facts {RECALL:.0%} or more", measured, mean_interval(own), RECALL)]
+    parts = [
+        _judged(
+            f"recall of new facts {RECALL:.0%} or more",
+            measured,
+            mean_interval(own),
+            at_least(mean_interval(own), RECALL),
+        )
+    ]
     for arm in CONTROLS:
-        gain = [a - b for a, b in zip(own, recall[arm], strict=True)]
-        parts.append(_judged(f"more than {arm}", f"{arm} {fmean(recall[arm]):.1%}", mean_interval(gain), 0.0))
+        gain = mean_interval([a - b for a, b in zip(own, recall[arm], strict=True)])
+        parts.append(_judged(f"more than {arm}", f"{arm} {fmean(recall[arm]):.1%}", gain, _more(gain, 0.0)))
     return all_of(*parts, Judgement("", f"(all trained anew: {fmean(recall['scratch']):.1%})", "", True))
 
 
@@ -118,7 +125,7 @@ def judge_equal(rows: Rows) -> Judgement:
             )
             continue
         low, high = mean_interval([math.log(a / b) for a, b in zip(random, learned, strict=True)])
-        verdict = at_least((low, high), 0.0) if pays else at_most((low, high), 0.0)
+        verdict = _more((low, high), 0.0) if pays else _more((-high, -low), 0.0)
         measured = (
             f"{words}: {fmean(random):.0f} parameters with random embeddings, {fmean(learned):.0f} with learned ones"
         )
@@ -153,8 +160,13 @@ def judge_spread(rows: Rows) -> Judgement:
     return Judgement(predicted, measured, error, verdict, drift, _open(verdict, "more seeds"))
 
 
-def _judged(predicted: str, measured: str, interval: Interval, bound: float) -> Judgement:
-    verdict = at_least(interval, bound)
+def _more(interval: Interval, bound: float) -> Verdict:
+    """Of 'it is more than ``bound``': what is equal is not."""
+    low, high = interval
+    return "holds" if low > bound else "not decided" if high > bound else "fails"
+
+
+def _judged(predicted: str, measured: str, interval: Interval, verdict: Verdict) -> Judgement:
     return Judgement(predicted, measured, _interval(interval), verdict, next=_open(verdict, "more seeds"))
 
 

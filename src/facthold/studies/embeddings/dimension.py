@@ -33,6 +33,7 @@ KINDS = ("sphere", "spread", LEARNED)
 START = "sphere"  # where learned embeddings start
 ROUNDING = 1e-6  # of an accuracy in float32, as in `train.engine`
 LOOKS = 64  # at the accuracy, along a run
+COMPILE, PROBES = 3.0, 4.0  # seconds of a compilation, and models that a search tries, about
 LEAST = 16  # dimensions that every model is padded to
 ROOM = 128
 """Associations, or subjects, that every problem is padded to: all small ones then share a compiled loop for each d."""
@@ -162,8 +163,8 @@ class MemoryDimension(Dimension):
 
     @property
     def cost(self) -> float:
-        flops = 12.0 * self.N**2 * self.guess
-        return len(self.seeds) * len(self.lrs) * 3 * (1 + self.steps * (flops / 3e10 + 6e-5))
+        flops = 12.0 * max(self.N, ROOM) ** 2 * room(round(self.guess))
+        return COMPILE / 2 + PROBES * len(self.seeds) * len(self.lrs) * self.steps * (flops / 1e11 + 3e-5)
 
     def trials(self, questions: Sequence[tuple[int, int]]) -> list[Trial]:
         from facthold.memory.associations import seeded_problem
@@ -230,11 +231,10 @@ class FactModel(Trained, TableCell):
         return (self.S + self.R + self.n_noise + 1 + self.R * self.D) * d
 
     def seconds(self, S: int, d: int) -> float:
-        """Of one run, about."""
-        flops = (
-            6.0 * self.batch * ((S + self.R + self.n_noise) * (d + self.H) + d * (3 * self.beta * d + self.R * self.D))
-        )
-        return 1.5 + self.steps * (flops / 3e10 + 1.5e-4)
+        """Of one run, about, without its compilation."""
+        tokens, d = geometric(max(S, ROOM), 4.0) + self.R + self.n_noise, room(d)
+        flops = 6.0 * self.batch * (tokens * (d + self.H) + d * (3 * self.beta * d + self.R * self.D))
+        return self.steps * (flops / 1e11 + 1e-4)
 
     def problem(
         self, table: "FactTable", d: int, seed: int, embeddings: str, tokens: str = "tokens"
@@ -287,7 +287,7 @@ class FactDimension(FactModel, Dimension):
 
     @property
     def cost(self) -> float:
-        return len(self.seeds) * len(self.lrs) * 3 * self.seconds(self.S, round(self.guess))
+        return COMPILE + PROBES * len(self.seeds) * len(self.lrs) * self.seconds(self.S, round(self.guess))
 
     def trials(self, questions: Sequence[tuple[int, int]]) -> list[Trial]:
         from facthold.train.race import reached

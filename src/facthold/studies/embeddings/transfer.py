@@ -10,7 +10,7 @@ from facthold._util.keys import derive
 from facthold.facts.table import FactTable
 from facthold.lab import Account, Result, of_accuracy
 from facthold.lab.fields import Count
-from facthold.studies.embeddings.dimension import START, FactModel, Several, whole
+from facthold.studies.embeddings.dimension import COMPILE, START, FactModel, Several, whole
 
 if TYPE_CHECKING:
     from facthold.models.memory import MLPMemory
@@ -52,7 +52,7 @@ class SubjectTransfer(FactModel):
     @property
     def cost(self) -> float:
         runs = 2 * self.seconds(self.S, self.d) + len(ARMS) * self.seconds(self.new, self.d)
-        return len(self.seeds) * len(self.lrs) * runs
+        return 3 * COMPILE + len(self.seeds) * len(self.lrs) * runs
 
     def run(self) -> Result:
         """By arm: the recall of each seed; 'before' is what the frozen models recall of the facts they were trained on.
