@@ -33,7 +33,7 @@ KINDS = ("sphere", "spread", LEARNED)
 START = "sphere"  # where learned embeddings start
 ROUNDING = 1e-6  # of an accuracy in float32, as in `train.engine`
 LOOKS = 64  # at the accuracy, along a run
-COMPILE, PROBES = 3.0, 4.0  # seconds of a compilation, and models that a search tries, about
+COMPILE, PROBES = 2.0, 4.0  # seconds of compilations, which cells share, and models that a search tries, about
 LEAST = 16  # dimensions that every model is padded to
 ROOM = 128
 """Associations, or subjects, that every problem is padded to: all small ones then share a compiled loop for each d."""

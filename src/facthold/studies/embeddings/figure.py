@@ -52,7 +52,7 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(N=(8, 16), subjects=(6, 12), relations=(2,), trained=(8,), S=12, R=2, D=4, new=8, ratio=2,
+    "smoke": Grid(N=(8, 16), subjects=(6, 12), relations=(2, 3), trained=(8,), S=12, R=2, D=4, new=8, ratio=2,
                   memory_steps=512, fact_steps=512, fact_lrs=(3e-2,), n_seeds=1),
     "quick": Grid(N=(16, 32, 64, 128), subjects=(16, 45, 128), relations=(2, 4, 8), trained=(8, 32, 128)),
     "paper": Grid(N=(16, 32, 64, 128, 256, 512), subjects=(16, 32, 64, 128, 256, 512), relations=(2, 4, 8, 16),
