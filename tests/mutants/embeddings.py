@@ -14,7 +14,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     ),
     Mutant(
         "embeddings: random ones are trained too",
-        "studies/embeddings/dimension.py",
+        "studies/embeddings/facts.py",
         '        trained = "all" if self.learned else "weights"\n',
         '        trained = "all"\n',
         claims=("learned-at-equal-parameters@quick",),

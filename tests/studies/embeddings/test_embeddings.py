@@ -10,7 +10,8 @@ from facthold.lab.claim import Judgement
 from facthold.lab.registry import claim, figure
 from facthold.measure.capacity import Search, find_smallest, find_smallest_of_each
 from facthold.studies.embeddings import panels
-from facthold.studies.embeddings.dimension import LEARNED, Dimension, FactDimension, MemoryDimension, Trial, room
+from facthold.studies.embeddings.dimension import LEARNED, Dimension, MemoryDimension, Trial, room
+from facthold.studies.embeddings.facts import FactDimension
 from facthold.studies.embeddings.figure import fits, says
 from facthold.studies.embeddings.transfer import ARMS, BEFORE, SubjectTransfer
 

@@ -8,7 +8,8 @@ from statistics import fmean
 from facthold.lab import Cell, Claim, Judgement, Values, Verdict, at_least, at_most, near
 from facthold.lab.claim import Interval
 from facthold.measure.scaling import fit_exponent, mean_interval
-from facthold.studies.embeddings.dimension import LEARNED, FactDimension, MemoryDimension
+from facthold.studies.embeddings.dimension import LEARNED, MemoryDimension
+from facthold.studies.embeddings.facts import FactDimension
 from facthold.studies.embeddings.figure import FACT_LRS, LEARNED_LRS, LINEAR_LRS, MLP_LRS
 from facthold.studies.embeddings.transfer import ARMS, SubjectTransfer
 from facthold.studies.judging import FRESH, TOLERANCE, all_of, at_preset, fresh_seeds, seeds_at

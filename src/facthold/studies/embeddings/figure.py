@@ -10,14 +10,8 @@ from facthold.lab import Cell, Figure, Values
 from facthold.lab.fields import Count, Counts, Each, OneOf, Repeats, Whole
 from facthold.measure.scaling import Fit
 from facthold.studies.embeddings import panels
-from facthold.studies.embeddings.dimension import (
-    KINDS,
-    LEARNED,
-    FactDimension,
-    MemoryDimension,
-    Rates,
-    Several,
-)  # fmt: skip
+from facthold.studies.embeddings.dimension import KINDS, LEARNED, MemoryDimension, Rates, Several
+from facthold.studies.embeddings.facts import FactDimension
 from facthold.studies.embeddings.transfer import ARMS, BEFORE, SubjectTransfer
 from facthold.studies.judging import exponent
 

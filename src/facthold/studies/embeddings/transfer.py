@@ -10,7 +10,8 @@ from facthold._util.keys import derive
 from facthold.facts.table import FactTable
 from facthold.lab import Account, Result, of_accuracy
 from facthold.lab.fields import Count
-from facthold.studies.embeddings.dimension import COMPILE, START, FactModel, Several, whole
+from facthold.studies.embeddings.dimension import COMPILE, START, Several
+from facthold.studies.embeddings.facts import FactModel, whole
 
 if TYPE_CHECKING:
     from facthold.models.memory import MLPMemory
