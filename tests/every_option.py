@@ -55,6 +55,8 @@ BASES = {
     ],
     "bits": ["memory.safetensors", "memory.safetensors --bits 4"],
     "bench": ["--seconds 0.01"],
+    "lm ask": ["France --model tiny"],
+    "lm knows": ["--model tiny --store new.sqlite"],
 }  # fmt: skip
 """A way or more to call each command that takes numbers, which ends well within seconds."""
 
@@ -76,7 +78,7 @@ class Number(NamedTuple):
 
     def given(self, value: str) -> list[str]:
         """The command with this value of the option: where it is given twice, the last counts."""
-        return [self.command, *self.base.split(), self.flag, *[value] * self.times]
+        return [*self.command.split(), *self.base.split(), self.flag, *[value] * self.times]
 
 
 @functools.cache
@@ -84,7 +86,17 @@ def commands() -> dict[str, Any]:
     for module in set(program.COMMANDS.values()):
         importlib.import_module(f"facthold.cli.{module}")
     group: Any = typer.main.get_command(program.app)
-    return group.commands
+    below = {f"{name} {n}": c for name, one in group.commands.items() for n, c in getattr(one, "commands", {}).items()}
+    return {name: one for name, one in group.commands.items() if not hasattr(one, "commands")} | below
+
+
+def callbacks() -> dict[str, Any]:
+    """The functions of all commands, those of a group by both names: 'lm ask'."""
+    found = {c.name or _name(c.callback): c.callback for c in program.app.registered_commands}
+    for group in program.app.registered_groups:
+        one: Any = group.typer_instance
+        found |= {f"{one.info.name} {c.name or _name(c.callback)}": c.callback for c in one.registered_commands}
+    return found
 
 
 @functools.cache
@@ -92,8 +104,7 @@ def numbers() -> list[Number]:
     """Every option that takes numbers, with each base of its command."""
     found = []
     for name, command in commands().items():
-        (callback,) = (c.callback for c in program.app.registered_commands if (c.name or _name(c.callback)) == name)
-        hints = get_type_hints(callback)
+        hints = get_type_hints(callbacks()[name])
         for p in command.params:
             kinds = set(_parts(hints[p.name])) & {int, float} or ({int} if (name, p.name) in AS_TEXT else set())
             if p.param_type_name == "option" and kinds:

@@ -23,9 +23,9 @@ from facthold.facts.prompts import Prompts
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge.build import FRESH as BUILT_FRESH
 from facthold.knowledge.build import PROMPTS, build
-from facthold.knowledge.edit import FRESH, PROBES, specificity
 from facthold.knowledge.locate import DIRECT, MLP, locate_all
 from facthold.knowledge.model import Model, load
+from facthold.knowledge.report import FRESH, PROBES, specificity
 from facthold.measure.fact_recall import Questions, fact_margins
 from facthold.measure.recall import accuracy, smallest_margins
 from facthold.memory.activations import Polynomial

@@ -68,7 +68,8 @@ def test_every_command_is_in_the_module_that_is_said() -> None:
     """Each module makes the commands that `SECTIONS` says of it, and no others."""
     script = (
         "import importlib; from facthold.cli.app import COMMANDS, app\n"
-        "made = lambda: {c.name or c.callback.__name__ for c in app.registered_commands}\n"
+        "groups = lambda: {g.typer_instance.info.name for g in app.registered_groups}\n"
+        "made = lambda: {c.name or c.callback.__name__ for c in app.registered_commands} | groups()\n"
         "for module in sorted(set(COMMANDS.values())):\n"
         "    before = made()\n"
         "    importlib.import_module(f'facthold.cli.{module}')\n"

@@ -41,6 +41,16 @@ def test_the_answer_stands_first(models: Path, run: Run) -> None:
     assert "not in the table" in run("ask", "m.safetensors", "Sudan", "official_language")[1]
 
 
+def test_a_name_that_is_taken_for_another_is_named(models: Path, run: Run) -> None:
+    code, out, err = run("ask", "m.safetensors", "france", "Capital", "--top", "1")
+    assert (code, out.splitlines()[0]) == (0, "Paris")
+    assert " ".join(err.split()).startswith("'france' is taken for 'France', 'Capital' is taken for 'capital': they")
+    Path("q.csv").write_text("subject,relation\nperu,capital\nPeru,capital\nItaly,capital\n")
+    err = " ".join(run("ask", "m.safetensors", "--file", "q.csv")[2].split())
+    assert "'peru' is taken for 'Peru': they differ by case or accents alone" in err
+    assert "Italy" not in err
+
+
 def test_a_free_prompt_and_json(models: Path, run: Run) -> None:
     code, out, _ = run("ask", "m.safetensors", "--prompt", "Which is the official language of cote d'ivoire?", "--json")
     said = json.loads(out)

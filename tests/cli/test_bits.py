@@ -13,7 +13,8 @@ from safetensors.numpy import load_file
 import known
 from facthold.cli import bits
 from facthold.construct.linear import outer_product
-from facthold.knowledge.model import Model
+from facthold.knowledge import report
+from facthold.knowledge.model import Model, load
 from facthold.lab.runner import run_cells
 from facthold.lab.store import Store
 from facthold.measure.grids import grid_of_bits
@@ -140,3 +141,22 @@ def test_a_bound_of_no_bits_is_not_told(saved: Path, run: Run, monkeypatch: pyte
     out = run("bits", str(saved), "--bits", "8")[1]
     assert "there is no bound" in out
     assert "has fewer than" not in " ".join(out.split())
+
+
+def test_bits_does_not_bring_back_what_was_forgotten(folder: Path, run: Run) -> None:
+    """At five bits per weight two forgotten facts are said again: the search does not take such a grid, and who asks
+    for five bits is told."""
+    model = Model(*known.countries())
+    (subjects, relations, _), table = model.names, model.table
+    for s, r in list(zip(table.subjects, table.relations, strict=True))[::3]:
+        model = model.forget(subjects[s], relations[r])
+    model.save("gone.safetensors")
+    five = json.loads(run("bits", "gone.safetensors", "--bits", "5", "-o", "five.safetensors", "--json")[1])
+    assert ["Niger", "continent"] in five["came_back"]
+    assert "(Niger, continent)" in run("bits", "gone.safetensors", "--bits", "5")[1]
+    code, out, _ = run("edit", "five.safetensors", "Niger", "continent", "--forget", "-o", "again.safetensors")
+    assert (code, out.splitlines()[0].split(";")[0]) == (0, "Niger, continent: no longer Africa")
+    few = json.loads(run("bits", "gone.safetensors", "--accuracy", "0.5", "-o", "few.safetensors", "--json")[1])
+    assert few["came_back"] == []
+    small = load("few.safetensors")
+    assert not report.said_again(small).any()

@@ -85,7 +85,7 @@ def test_a_file_of_edits_with_a_summary(models: Path, run: Run) -> None:
     Path("e.csv").write_text("subject,relation,answer\nFrance,capital,Lyon\nItaly,capital,Milan\n")
     code, out, err = run("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
     assert (code, err.splitlines()[0]) == (0, "changing 2 facts")
-    assert "2 changes: 100.00% of them hold at the end; of 26 other facts 100.00% of the right ones still are" in out
+    assert "2 changes: 100.00% of them hold at the end; of 26 other facts 100.00% of the right answers still are" in out
     assert [answer("e.safetensors", s, "capital") for s in ("France", "Italy", "Peru")] == ["Lyon", "Milan", "Lima"]
     Path("f.csv").write_text("subject,relation\nGhana,continent\nNiger,capital\n")
     assert run("edit", "e.safetensors", "--forget", "--file", "f.csv", "-o", "f.safetensors")[0] == 0
@@ -329,13 +329,30 @@ def test_a_name_that_is_taken_for_another_is_named(models: Path, run: Run) -> No
     assert "taken for" not in run("edit", "m.safetensors", "Peru", "capital", "Cusco", "-o", "f.safetensors")[2]
 
 
+def test_two_spellings_within_a_file_are_named(models: Path, run: Run) -> None:
+    Path("e.csv").write_text("subject,relation,answer\nAtlantis,capital,Poseidonis\natlantis,Capital,Poseidonis\n")
+    code, out, err = run("edit", "m.safetensors", "--add", "--file", "e.csv", "-o", "e.safetensors")
+    assert code == 0
+    assert out.startswith("Atlantis, capital: Poseidonis")
+    words = " ".join(err.split())
+    assert "'atlantis' is taken for 'Atlantis', 'Capital' is taken for 'capital': they differ by case" in words
+
+
+def test_adding_what_is_said_already_says_so(models: Path, run: Run) -> None:
+    gone = json.loads(run("edit", "m.safetensors", "Peru", "capital", "--forget", "-o", "f.safetensors", "--json")[1])
+    said = gone["changes"][0]["said"]
+    code, out, _ = run("edit", "f.safetensors", "Peru", "capital", said, "--add", "-o", "g.safetensors")
+    assert code == 0
+    assert f"Peru, capital: {said} is what it says already; the table has it now; the weights are as they" in out
+
+
 def test_what_comes_back_is_said(models: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from facthold.knowledge import edit as module
 
     assert run("edit", "m.safetensors", "Peru", "capital", "--forget", "-o", "f.safetensors")[0] == 0
     assert "said again" not in run("edit", "f.safetensors", "Italy", "capital", "Milan", "-o", "g.safetensors")[1]
     answers = iter([[False], [True], [True]])
-    monkeypatch.setattr(module, "_said_again", lambda known: np.array(next(answers)))
+    monkeypatch.setattr(module, "said_again", lambda known: np.array(next(answers)))
     out = run("edit", "f.safetensors", "Italy", "capital", "Milan", "-o", "h.safetensors")[1]
     assert "forgotten before, and said again: (Peru, capital)" in out
 

@@ -8,7 +8,7 @@ from every_option import BASES, commands, run
 from facthold._util.errors import FactholdError
 from facthold.knowledge.build import build
 
-NOTHING = {"facts", "list", "status", "bench"}
+NOTHING = {"facts", "list", "status", "bench", "lm fetch"}
 """They need no more than the program itself: what an installed package has, words, notes and sizes of their own."""
 NEEDY = {  # beside `every_option.BASES`: what really computes, and what reads
     "figure": ["fig6 --preset smoke"], "reproduce": ["fig6 --preset smoke"], "plan": ["--facts facts.csv"],
@@ -26,7 +26,7 @@ def test_without_memory_every_command_refuses_in_one_line(
     name: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FACTHOLD_MEMORY", "64")  # bytes
-    code, out, err = run(name, *line.split())
+    code, out, err = run(*name.split(), *line.split())
     assert (code, out) == (2, ""), err
     assert re.search(
         r"^facthold: .* needs about \S+ GiB of memory, and there is \S+ GiB to use; .+$", err, re.MULTILINE

@@ -53,7 +53,8 @@ COMMANDS = (
     "induction facts.csv --built -d 48 -T 64 --random --all",
     "induction facts.csv --built -d 48 -T 64 --prompt 'Country 1,capital'",
     *(f"{command} --help" for command in ("figure", "verify", "reproduce", "plan", "capacity", "build")),
-    "watch --help", "induction --help",
+    "watch --help", "induction --help", "lm --help", "lm fetch --help", "lm ask --help", "lm knows --help",
+    "lm ask 'The capital of France is' --model tiny", "lm knows --model tiny --shots 0 --store STORE",
 )  # fmt: skip
 
 

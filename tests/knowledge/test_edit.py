@@ -18,9 +18,12 @@ from facthold.facts.names import Names
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge import tables
-from facthold.knowledge.edit import DRAWS, OWN_DRAWS, PROBES, specificity, still_held
+from facthold.knowledge.edit import DRAWS, OWN_DRAWS
 from facthold.knowledge.model import FRESH, Model, load
 from facthold.knowledge.rank_one import RIVALS, Change, Readout, Seen, _Problem, connected, rank_one, readout, see
+from facthold.knowledge.report import PROBES, Asked, Told, draws_of, named, said_again, specificity, still_held
+from facthold.measure.grids import grid_of_bits
+from facthold.measure.quantise import quantise
 from facthold.models.forward import Forward, table_prompts
 from facthold.models.judge import judge_table, right_answers
 from facthold.models.transformer import Transformer
@@ -514,3 +517,60 @@ def test_a_fact_that_an_edit_costs_is_named() -> None:
         if lost:
             return
     pytest.skip("no edit of this model costs another fact")
+
+
+def test_a_fact_that_falls_is_counted_in_whichever_prompts_it_was_right() -> None:
+    """The first fact was wrong in the first prompt and right in the nine others: one prompt would not see it fall."""
+    before, after = np.ones((PROBES, 4), bool), np.ones((PROBES, 4), bool)
+    before[0, 0], after[:, 0] = False, False
+    after[:2, 1] = False  # still right in most
+    before[:, 2], after[:, 2] = False, False  # was never right
+    was, now = (Told(np.where(right, "yes", "no").astype(object), right) for right in (before, after))
+    lost, weaker = was.fallen(now)
+    assert (lost.tolist(), weaker) == ([0], 1)
+    kept, unchanged = was.kept(now)
+    assert kept == 1 - (9 + 2) / 29
+    assert unchanged == 1 - (9 + 2) / 40
+    assert Asked.of(start := Model(*known.countries())).told(start).right.shape == (PROBES, 28)
+    assert [draws_of(n) for n in (1, 3000, 10_000, 20_000, 10**6)] == [PROBES, PROBES, 3, 1, 1]
+
+
+def test_what_a_model_says_already_is_added_to_the_table_alone() -> None:
+    forgotten = Model(*known.countries()).forget("Peru", "capital")
+    again = forgotten.add("Peru", "capital", forgotten.report.said)
+    assert again.report.how == "the weights are as they were"
+    assert again.model is forgotten.model
+    assert again.ask("Peru", "capital").right
+
+
+def test_what_was_forgotten_and_is_said_again_can_be_forgotten_again() -> None:
+    """Rounded weights bring two of ten forgotten facts back."""
+    gone = _without_some(Model(*known.countries()))
+    rounded = Model(quantise(gone.model, grid_of_bits(5)).model, gone.problem)
+    back = named(rounded, said_again(rounded))
+    assert back
+    once_more = rounded.forget(*back[0])
+    assert once_more.report.done
+    assert back[0] not in named(once_more, said_again(once_more))
+    assert len(once_more.table) == len(gone.table)
+    assert sorted(map(tuple, once_more.problem.forgotten)) == sorted(map(tuple, gone.problem.forgotten))
+    with pytest.raises(FactholdError, match="was forgotten before, and the model does not say it"):
+        gone.forget(*back[0])
+
+
+def test_all_answers_of_a_forgotten_fact_come_back_together() -> None:
+    start = Model(*known.countries())
+    row = next(i for i in range(len(start.table)) if len(start.table.right(i)) > 1)
+    s, r = int(start.table.subjects[row]), int(start.table.relations[row])
+    gone = tables.without(start.problem, row)
+    again = tables.restored(gone, s, r)
+    assert set(again.table.right(len(again.table) - 1)) == set(start.table.right(row))
+    assert not len(again.forgotten)
+
+
+def _without_some(model: Model) -> Model:
+    """Every third fact forgotten, one after another."""
+    (subjects, relations, _), table = model.names, model.table
+    for s, r in list(zip(table.subjects, table.relations, strict=True))[::3]:
+        model = model.forget(subjects[s], relations[r])
+    return model

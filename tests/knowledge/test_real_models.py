@@ -6,9 +6,9 @@ import pytest
 from facthold.facts.real import find_source
 from facthold.facts.table import FactTable
 from facthold.knowledge.build import build
-from facthold.knowledge.edit import specificity, still_held
 from facthold.knowledge.locate import locate_all
 from facthold.knowledge.model import Model
+from facthold.knowledge.report import specificity, still_held
 from facthold.models.judge import judge_table
 
 pytest.importorskip("countryinfo")

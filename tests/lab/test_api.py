@@ -5,13 +5,16 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 import facthold.lab.registry as registry
-from facthold._util.errors import FactholdError
+from facthold._util.errors import FactholdError, MissingPackage
+from facthold.lab import api
 from facthold.lab.api import claims_for, figures_for, reproduce, results, run_figure, verify
-from facthold.lab.cells import Cell
+from facthold.lab.cells import Cell, Result
+from facthold.lab.claim import Claim, Judgement
 from facthold.lab.store import Store
 from odd_cells import PATIENCE
 
@@ -116,3 +119,41 @@ def test_results_of_an_unknown_kind_are_refused_and_of_a_known_one_may_be_none(t
         assert list(results("capacity", store=empty)) == []
         with pytest.raises(ValueError, match=r"unknown kind of cell 'capacty'; choose one of: \(nothing is stored"):
             results("capacty", store=empty)
+
+
+class Elsewhere(Cell):
+    """A cell that this machine lacks something for."""
+
+    kind: ClassVar[str] = "elsewhere"
+
+    @property
+    def missing(self) -> str:
+        return "the model is not on this machine: fetch it"
+
+    def run(self) -> Result:
+        raise AssertionError("it cannot run here")
+
+
+class Here(Cell):
+    kind: ClassVar[str] = "here"
+
+    def run(self) -> Result:
+        return {"N": 1}
+
+
+def test_a_claim_that_cannot_run_here_was_not_run_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = lambda rows: Judgement("1", "1", "exact", True)  # noqa: E731
+    both = {
+        name: Claim(name, "beyond", "It runs.", lambda preset, cell=cell: [cell], judge)  # type: ignore[misc]
+        for name, cell in (("here", Here()), ("elsewhere", Elsewhere()))
+    }
+    monkeypatch.setattr(api, "claims", lambda: both)
+    monkeypatch.setattr(api.registry, "claim", both.__getitem__)
+    here, elsewhere = api.verify(store=tmp_path / "r.sqlite")
+    assert here.holds
+    assert (elsewhere.verdict, elsewhere.next) == ("not run", "the model is not on this machine: fetch it")
+    assert api.all_cells((), list(both.values()), "quick", {}) == [Here()]
+    for store in ("r.sqlite", "new.sqlite"):
+        with pytest.raises(MissingPackage, match="fetch it"):
+            api.verify("elsewhere", store=tmp_path / store)
+    assert not (tmp_path / "new.sqlite").exists()

@@ -10,6 +10,7 @@ from mutants import (
     knowledge,
     learning,
     ledger,
+    lm,
     measures,
     optimisers,
     oscillations,
@@ -34,6 +35,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *recovery.MUTANTS,
     *optimisers.MUTANTS,
     *sharp.MUTANTS,
+    *lm.MUTANTS,
     *embeddings.MUTANTS,
 )
 

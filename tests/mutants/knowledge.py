@@ -48,8 +48,8 @@ EDIT = (
     Mutant(
         "edit: specificity judged on the old model",
         "knowledge/edit.py",
-        "_probed(now, row), judge_table(model, after, seed=FRESH)",
-        "_probed(now, row), judge_table(known.model, after, seed=FRESH)",
+        "_probed(now, row), asked_others.told(now)",
+        "_probed(now, row), asked_others.told(start)",
         tests=(
             f"{EYE}what_an_edit_costs_the_others_is_what_the_eye_sees",
             "knowledge/test_edit.py::test_what_an_edit_costs_is_judged_on_the_model_after_it",
@@ -58,22 +58,22 @@ EDIT = (
     Mutant(
         "edit: efficacy judged on the old model",
         "knowledge/edit.py",
-        "probes, verdicts = _probed(now, row),",
-        "probes, verdicts = _probed(start, row),",
+        "probes, then = _probed(now, row),",
+        "probes, then = _probed(start, row),",
         tests=(f"{EYE}an_edit_does_what_its_report_says",),
     ),
     Mutant(
         "edit: the edited fact counts among the others",
         "knowledge/edit.py",
-        "forward, others = start.forward, np.arange(n) != row",
-        "forward, others = start.forward, np.arange(n) >= 0",
+        "np.delete(np.arange(len(known.table)), [row] if row < len(known.table) else [])",
+        "np.arange(len(known.table))",
         tests=(f"{EYE}an_edit_does_what_its_report_says",),
     ),
     Mutant(
         "edit: what was wrong before counts as lost",
-        "knowledge/edit.py",
-        "_mean(verdicts.recalled[right])",
-        "_mean(verdicts.recalled[others])",
+        "knowledge/report.py",
+        "_mean(now.right[self.right])",
+        "_mean(now.right)",
         tests=(f"{EYE}what_an_edit_costs_the_others_is_what_the_eye_sees",),
     ),
     Mutant(
@@ -82,6 +82,13 @@ EDIT = (
         "draws=PROBES, seed=FRESH)[:, 0]",
         "draws=PROBES, seed=0)[:, 0]",
         tests=("knowledge/test_edit.py::test_an_edit_is_judged_in_prompts_that_it_was_not_made_from",),
+    ),
+    Mutant(
+        "edit: the others are asked in one prompt each",
+        "knowledge/report.py",
+        "return int(np.clip(OTHERS // max(facts, 1), 1, PROBES))",
+        "return 1",
+        tests=("knowledge/test_edit.py::test_a_fact_that_falls_is_counted_in_whichever_prompts_it_was_right",),
     ),
     Mutant(
         "edit: the change has the wrong sign",
@@ -106,16 +113,16 @@ EDIT = (
     ),
     Mutant(
         "edit: a later change is not looked at",
-        "knowledge/edit.py",
+        "knowledge/report.py",
         "return [(report, held.get((report.subject, report.relation), report.done)) for report in last]",
         "return [(report, report.done) for report in last]",
         tests=("knowledge/test_edit.py::test_forgetting_a_relation_is_judged_by_what_is_left_of_it",),
     ),
     Mutant(
         "edit: specificity over a hundred edits of the first model twice",
-        "knowledge/edit.py",
-        "((before, rows), (after, there[rows])):",
-        "((before, rows), (before, rows)):",
+        "knowledge/report.py",
+        "Asked.of(before, rows).told(before), Asked.of(after, there[rows]).told(after)",
+        "Asked.of(before, rows).told(before), Asked.of(before, rows).told(before)",
         tests=("knowledge/test_edit.py::test_what_an_edit_costs_is_judged_on_the_model_after_it",),
     ),
     Mutant(

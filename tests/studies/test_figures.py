@@ -1,5 +1,6 @@
 """Every figure from specs to picture on its smoke preset; config files; the runner and its store."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -8,8 +9,9 @@ import jaxtyping
 import pytest
 
 from facthold._util.errors import FactholdError
+from facthold.lab import style
 from facthold.lab.cells import Cell
-from facthold.lab.figure import PRESETS
+from facthold.lab.figure import PRESETS, Figure
 from facthold.lab.registry import claims, figure, figures
 from facthold.lab.runner import run_cells
 from facthold.lab.store import Store
@@ -40,9 +42,21 @@ def test_smoke_preset_from_cells_to_pictures(name: str, tmp_path: Path, smoke_st
     assert files[1].read_text().lstrip().startswith("<?xml")
     for fit in wanted.fits(rows):
         assert fit.interval[0] <= (fit.constant if fit.slope == 1.0 else fit.slope) <= fit.interval[1]
-    for alone in (rows[:1], rows[-1:]):  # what is stored so far is drawn, whatever is missing
-        assert wanted.plot(alone).axes
+    for alone in (rows[:1], rows[-1:], *_cut_short(wanted, rows)):  # what is stored is drawn, whatever is missing
+        wanted.save(alone, tmp_path / "out", "alone")
         assert all(isinstance(line, str) for line in wanted.says(alone))
+
+
+def _cut_short(wanted: Figure, rows: list) -> list[list]:
+    """The rows of grids in which one list has a single value, as far as they were computed for the whole one."""
+    changes = SMALLER.get(wanted.name, {})
+    stored, grid, cut = {r.cell.key: r for r in rows}, wanted.grid("smoke", changes), []
+    for name, value in vars(grid).items():
+        if isinstance(value, tuple) and len(value) > 1:
+            with suppress(FactholdError, ValueError):  # a pair cannot be shorter, and a fit needs its sizes
+                cells = wanted.cells(wanted.grid("smoke", changes | {name: value[:1]}))
+                cut.append([stored[cell.key] for cell in cells if cell.key in stored])
+    return [some for some in cut if some]
 
 
 @pytest.mark.parametrize("name", figures())
@@ -68,6 +82,29 @@ def test_a_ceiling_is_drawn_as_an_arrow_and_fitted_nowhere() -> None:
     assert wanted.fits(rows) == []
     (axes,) = wanted.plot([rows[0] | {"status": "failed"}]).axes
     assert not axes.texts  # a failure is no ceiling
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("recovery", {"steps": 1, "d": [16, 20], "others_d": [16], "far_d": [24], "alphas": [2.0], "batches": [16]}),
+     ("optimisers", {"lrs": [1.0], "d": [6], "norms": [False]})],
+)  # fmt: skip
+def test_a_grid_of_one_step_or_one_rate_is_drawn(name: str, changes: dict, tmp_path: Path, smoke_store: Path) -> None:
+    wanted = figure(name)
+    with Store(smoke_store) as store:
+        rows = run_cells(wanted.cells(wanted.grid("smoke", changes)), store, Quiet())
+    assert wanted.save(rows, tmp_path, "smoke")
+    assert wanted.says(rows)
+
+
+@pytest.mark.filterwarnings("ignore:Data has no positive values")
+def test_a_panel_without_anything_above_zero_says_so(tmp_path: Path) -> None:
+    canvas, (axes,) = style.panels(1)
+    axes.plot([1, 2], [0, 0])
+    style.loglog(axes, "", "x", "y")
+    style.settle(canvas)
+    canvas.savefig(tmp_path / "empty.png")
+    assert [text.get_text() for text in axes.texts] == ["nothing above zero"]
 
 
 def test_config_changes_the_grid_and_refuses_unknown_keys() -> None:

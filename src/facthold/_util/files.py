@@ -18,15 +18,15 @@ from facthold._util.errors import FactholdError
 
 MODEL, STORE, PARQUET, GIF, PNG = "a model", "a store of results", "a Parquet file", "a GIF", "a PNG picture"
 OF_FACTS, OF_TEXT, OF_MAP = f"{MODEL} of facts", f"{MODEL} of a text", f"{MODEL} of associations"
-SVG, PAGE, TEXT = "an SVG picture", "a report", "text"
+SVG, PAGE, TEXT, GGUF = "an SVG picture", "a report", "text", "a language model"
 TABLE, TABBED, JSON, FOLDER = "a table", "a tab-separated table", "JSON", "a folder"
 EMPTY, OTHER = "empty", "a file that facthold does not write"
-MAGIC = {b"SQLite format 3\0": STORE, b"PAR1": PARQUET, b"GIF8": GIF, b"\x89PNG": PNG}
+MAGIC = {b"SQLite format 3\0": STORE, b"PAR1": PARQUET, b"GIF8": GIF, b"\x89PNG": PNG, b"GGUF": GGUF}
 STARTS = {"<?xml": SVG, "<svg": SVG}
 ENDINGS = {  # that say what a file is, by how its kind begins; one that is none of them says nothing
     MODEL: (".safetensors",), STORE: (".sqlite", ".sqlite3", ".db"), PARQUET: (".parquet",), GIF: (".gif",),
     PNG: (".png",), SVG: (".svg",), PAGE: (".html", ".htm"), TABLE: (".csv",), TABBED: (".tsv",),
-    JSON: (".json", ".jsonl", ".ndjson"),
+    JSON: (".json", ".jsonl", ".ndjson"), GGUF: (".gguf",),
 }  # fmt: skip
 FOREIGN = (".xlsx", ".xls", ".docx", ".pdf", ".zip")  # of kinds that nothing here is
 GZIPPED = ".gz"  # after one of them

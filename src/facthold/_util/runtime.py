@@ -66,17 +66,19 @@ def _keep_programs() -> None:
             jax.config.update(name, value)
 
 
+def user_cache() -> Path:
+    """The user's cache folder, as the system has it, and facthold's folder in it."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "facthold"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facthold"
+
+
 def cache_folder() -> Path | None:
     """Where compiled programs are kept, apart for each kind of processor: machines may share a home. None: nowhere."""
     chosen = os.environ.get(CACHE_VARIABLE, "")
     if chosen.lower() in ("off", "0", "no", "none"):
         return None
-    if chosen:
-        base = Path(chosen).expanduser()
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches" / "facthold"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "facthold"
+    base = Path(chosen).expanduser() if chosen else user_cache()
     return base / f"compiled-{_processor()}"
 
 

@@ -40,6 +40,9 @@ SECTIONS = {
     "Facts in context": {
         "induction": ("induction", "an induction head for a text: what it predicts and why"),
     },
+    "A real language model": {
+        "lm": ("lm", "fetch one, ask it, see what it knows; facthold lm lists more"),
+    },
     "Check the paper": {
         "figure": ("paper", "compute and draw one figure"),
         "verify": ("paper", "check claims: predicted, measured, verdict"),
@@ -128,6 +131,18 @@ class Commands(TyperGroup):
         for section, commands in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl([(name, outline) for name, (_, outline) in commands.items()])
+
+
+class Group(TyperGroup):
+    """Commands below a name, such as `facthold lm ask`. The name alone is its help."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands:
+            raise unknown(f"command of {ctx.info_name}", args[0], self.commands)
+        return super().resolve_command(ctx, args)
 
 
 class Command(TyperCommand):
@@ -264,6 +279,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 command = partial(app.command, cls=Command)  # makes a function a command of the program
+
+
+def group(name: str, help: str) -> Callable[..., Any]:
+    """A name for several commands: what makes a function one of them."""
+    below = typer.Typer(name=name, cls=Group, help=help, add_completion=False, rich_markup_mode=None)
+    app.add_typer(below)
+    return partial(below.command, cls=Command)
 
 
 @app.callback(invoke_without_command=True)

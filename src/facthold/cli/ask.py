@@ -14,7 +14,7 @@ from facthold._util.errors import FactholdError, check_positive
 from facthold._util.files import as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import check_rows, read_questions, refuse, say_replaced, understand, writable_file
+from facthold.cli.inputs import check_rows, read_questions, refuse, say_replaced, say_taken, understand, writable_file
 from facthold.cli.printing import count, paragraph, print_json, printable, show, working
 from facthold.facts.names import blank
 from facthold.facts.problem import MOST_NOISE
@@ -70,7 +70,9 @@ def ask(
     elif prompt is not None:
         _say(knowledge.ask_prompt(prompt, **options), json, all, understood=True)
     elif subject is not None and relation is not None:
-        _say(knowledge.ask(subject, relation, **options), json, all)
+        answer = knowledge.ask(subject, relation, **options)
+        say_taken([(subject, relation)], knowledge)
+        _say(answer, json, all)
     else:
         _converse(knowledge, options, json, all)
 
@@ -144,6 +146,7 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
     start = time.perf_counter()
     problems = [_unknown(knowledge, (s, r)) for s, r, _ in rows]
     known = [row for row, problem in zip(rows, problems, strict=True) if not problem]
+    say_taken([row[:2] for row in known], knowledge)
     answers = knowledge.ask_all([(s, r) for s, r, _ in known], noise=noise, seed=seed)
     seconds = time.perf_counter() - start
     expected = _by_file(knowledge, answers, [a for *_, a in known])

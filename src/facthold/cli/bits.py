@@ -11,7 +11,7 @@ from facthold._util.files import model_of
 from facthold.cli import options as o
 from facthold.cli.app import command, heed
 from facthold.cli.inputs import about_file, file_in_words, refuse, say_replaced, writable_file
-from facthold.cli.printing import count, paragraph, percent, print_json, show, working
+from facthold.cli.printing import count, paragraph, percent, print_json, printable, show, working
 from facthold.facts.problem import FactualRecall
 from facthold.lab.fields import Between
 from facthold.measure.grids import SCALES, grid_of_bits
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from facthold.memory.associations import Problem
 
 GOALS = (0.99, 1.0)
+SHOWN = 5  # facts that come back, as a message names them
 
 
 @command()
@@ -64,6 +65,8 @@ def bits(
     check_finite(to_numpy(weights))
     recall, facts, needed, alike = _asking(problem, seed)
     recall = Recall([_heeding(ask) for ask in recall.choose], _heeding(recall.judge))
+    back = _coming_back(weights, problem)
+    guarded = Recall([_guarded(ask, back) for ask in recall.choose], _guarded(recall.judge, back))
     found: list[tuple[float | None, Quantised | None, float]] = []
     say_replaced(output)
     with working(f"rounding {model}") as say:
@@ -73,11 +76,12 @@ def bits(
             found.append((None, q, recall.judge(q.model)))
         for goal in () if grid is not None else GOALS if accuracy is None else (accuracy,):
             say(f"fewest bits at {goal:.4g} of {count(facts, 'fact')}")
-            best = judged_bits(weights, recall, goal)
+            best = judged_bits(weights, guarded, goal)
             found.append((goal, best.quantised, best.recall))
     rows = [_row(goal, q, share, facts, needed) for goal, q, share in found]
     about: dict[str, Any] = {"model": str(model), "facts": facts, "recall": before, "alike": alike, "rounded": rows}
     kept = next((q for _, q, _ in found if q is not None), None)
+    about["came_back"] = [] if kept is None else back(kept.model)
     if output is not None and kept is not None:
         points = grid_points(weights, kept.grids)
         about["model_bytes"] = model.stat().st_size
@@ -98,6 +102,23 @@ def _heeding(ask: Callable[[Any], float]) -> Callable[[Any], float]:
         return ask(model)
 
     return heeding
+
+
+def _coming_back(weights: Any, problem: "Problem | FactualRecall") -> Callable[[Any], list[tuple[str, str]]]:
+    """Which facts that were forgotten, and that the model does not say, another model with its weights rounded says."""
+    if not isinstance(problem, FactualRecall) or not len(problem.forgotten):
+        return lambda model: []
+    from facthold.knowledge.model import Model
+    from facthold.knowledge.report import named, said_again
+
+    before = Model(weights, problem)
+    gone = ~said_again(before)
+    return lambda model: list(named(before, gone & said_again(Model(model, problem))))
+
+
+def _guarded(ask: Callable[[Any], float], back: Callable[[Any], list]) -> Callable[[Any], float]:
+    """The same, but for models that say again what was forgotten: these do not do, however much they recall."""
+    return lambda model: 0.0 if back(model) else ask(model)
 
 
 def _asking(problem: "Problem | FactualRecall", seed: int) -> "tuple[Recall, int, Callable[[float], float], str]":
@@ -146,6 +167,12 @@ def _say(about: dict[str, Any]) -> None:
         },
         [r | {"levels": _levels(r), "accuracy": r["accuracy"] and percent(r["accuracy"])} for r in rows],
     )  # fmt: skip
+    if back := about["came_back"]:
+        few = ", ".join(f"({subject}, {relation})" for subject, relation in printable(back[:SHOWN]))
+        more = f" and {len(back) - SHOWN} more" if len(back) > SHOWN else ""
+        paragraph(
+            f"forgotten before, and said again with these weights: {few}{more}; `facthold edit` can forget it again"
+        )
     paragraph("for one given table or map there is no bound")
     for r in {(r["bits"], r["recall"]): r for r in rows}.values():  # one grid may serve both accuracies
         if r["bits_needed"] < 0.5:

@@ -12,14 +12,22 @@ from facthold._util.errors import FactholdError
 from facthold._util.files import OF_FACTS
 from facthold.cli import options as o
 from facthold.cli.app import command
-from facthold.cli.inputs import about_file, check_rows, file_in_words, read_questions, say_replaced, writable_file
-from facthold.cli.printing import count, messages, paragraph, print_json, printable, working
+from facthold.cli.inputs import (
+    about_file,
+    check_rows,
+    file_in_words,
+    read_questions,
+    say_replaced,
+    say_taken,
+    writable_file,
+)
+from facthold.cli.printing import count, paragraph, print_json, printable, working
 from facthold.facts.formats import COLUMNS, source_of
 from facthold.facts.names import UnknownName, blank
 
 if TYPE_CHECKING:
-    from facthold.knowledge.edit import Report
     from facthold.knowledge.model import Model
+    from facthold.knowledge.report import Report
 
 DONE = {
     "edit": "{0.subject}, {0.relation}: {0.answer} instead of {0.before}",
@@ -27,6 +35,7 @@ DONE = {
     "add": "{0.subject}, {0.relation}: {0.answer} (before: {0.before})",
     "forget": "{0.subject}, {0.relation}: no longer {0.answer}; it now says {0.said}",
     "edit nothing": "{0.subject}, {0.relation}: {0.answer} is what it says already",
+    "add nothing": "{0.subject}, {0.relation}: {0.answer} is what it says already; the table has it now",
     "forget nothing": "{0.subject}, {0.relation}: {0.answer} is not what it says, but {0.said}; the table forgets it",
     "not done": "{0.subject}, {0.relation}: {0.answer} did not take in every prompt; in most it says {0.said}",
     "not gone": "{0.subject}, {0.relation}: {0.answer} was not forgotten in every prompt; in most it says {0.said}",
@@ -64,13 +73,14 @@ def edit(
     from facthold.knowledge.model import Model, load
 
     start = load(model)
-    rows = _apart(file, _questions(file, rows, start) if forget else rows, start)
+    given = _questions(file, rows, start) if forget else rows
+    rows = _apart(file, given, start)
     writable_file(output, OF_FACTS)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
     if file is not None:
         _check_names(file, rows, start, add)
     reports, end = _change(change, start, rows, in_place)
-    _say_taken(rows, start)
+    say_taken(given, start)
     _finish(reports, start, end, model, output, force, json, redraw, in_place)
 
 
@@ -150,24 +160,11 @@ def _questions(file: Path | None, rows: Sequence[tuple[str, ...]], known: "Model
     return [row[:2] for row in rows]
 
 
-def _say_taken(rows: Sequence[tuple[str, ...]], known: "Model") -> None:
-    """Say which names were taken for others of the table, from which they differ by case or accents."""
-    taken: dict[str, str] = {}
-    for row in rows:
-        for names, name in zip(known.names[:2], row, strict=False):
-            if names.exact(name) is None and (i := names.get(name)) is not None:
-                taken[name] = names[i]
-    if taken:
-        few = ", ".join(f"{name!r} is taken for {meant!r}" for name, meant in list(taken.items())[:SHOWN])
-        more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
-        messages.print(printable(f"{few}{more}: they differ by case or accents alone"), markup=False)
-
-
 def _change(
     change: "Callable[..., Model]", start: "Model", rows: Sequence[tuple[str, ...]], in_place: bool
 ) -> "tuple[list[Report], Model]":
     """All changes, each in the model that the one before it left."""
-    from facthold.knowledge.edit import still_held
+    from facthold.knowledge.report import still_held
 
     if len(rows) == 1:
         end = change(start, *rows[0])
@@ -196,7 +193,7 @@ def _finish(
 ) -> None:  # fmt: skip
     """Write the model if every change holds in it; then say what was done. (In this order: who reads the first line
     alone, as `head` does, ends the command with it.)"""
-    from facthold.knowledge.edit import specificity, still_held
+    from facthold.knowledge.report import specificity, still_held
     from facthold.models.saving import read_points, write_model
 
     held = still_held(reports, end)
@@ -221,7 +218,7 @@ def _finish(
             _say(report)
     if len(held) > 1 and not json:
         rest = (
-            f"of {count(others, 'other fact')} {kept:.2%} of the right ones still are, {unchanged:.2%} say the same"
+            f"of {count(others, 'other fact')} {kept:.2%} of the right answers still are, {unchanged:.2%} are the same"
             if others
             else "there are no other facts"
         )
@@ -245,7 +242,7 @@ def _finish(
 
 def _how_it_went(report: "Report") -> str:
     """Which line of `DONE` is true of a change."""
-    from facthold.knowledge.edit import NOTHING
+    from facthold.knowledge.report import NOTHING
 
     if report.matrix == NOTHING:
         return f"{report.kind} nothing"
@@ -263,8 +260,8 @@ def _say(report: "Report") -> None:
     paragraph(f"{done.format(report)}{new}; {report.how}")
     so = "not said" if report.kind == "forget" else "said so"
     others = (
-        f"of {count(report.others, 'other fact')} {report.specificity:.2%} of the right ones still are, "
-        f"{report.unchanged:.2%} say the same"
+        f"of {count(report.others, 'other fact')}, each in {count(report.prompts, 'prompt')}, "
+        f"{report.specificity:.2%} of the right answers still are, {report.unchanged:.2%} are the same"
     )
     paragraph(
         f"  {so} in {report.efficacy:.0%} of fresh prompts; {others if report.others else 'there are no other facts'}"
@@ -274,7 +271,10 @@ def _say(report: "Report") -> None:
     if report.lost:
         lost = ", ".join(f"({subject}, {relation})" for subject, relation in report.lost)
         more = report.lost_in_all - len(report.lost)
-        paragraph(f"  no longer right: {lost}" + (f" and {more} more" if more else ""))
+        most = " in most prompts" if report.prompts > 1 else ""
+        paragraph(f"  no longer right{most}: {lost}" + (f" and {more} more" if more else ""))
+    if report.weaker:
+        paragraph(f"  right in fewer prompts than before: {count(report.weaker, 'other fact')}")
     if report.came_back:
         back = ", ".join(f"({subject}, {relation})" for subject, relation in report.came_back[:SHOWN])
         more = len(report.came_back) - SHOWN

@@ -16,7 +16,7 @@ from facthold._util.memory import check_memory
 from facthold.cli.printing import count, messages, paragraph, printable
 from facthold.facts.files import read_facts
 from facthold.facts.formats import questions_of
-from facthold.facts.names import LONGEST
+from facthold.facts.names import LONGEST, clean
 from facthold.facts.problem import MOST_NOISE, check_length
 from facthold.facts.real import find_source
 from facthold.facts.table import FactTable, Row
@@ -29,11 +29,13 @@ from facthold.plan.plan import LONGEST as LONGEST_WAIT
 from facthold.train.protocols import PROTOCOLS, training_memory
 
 if TYPE_CHECKING:
+    from facthold.knowledge.model import Model
     from facthold.models.saving import Written
 
 T = TypeVar("T")
 LONG = 60.0  # seconds above which it is said before how long something takes
 WIDEST = 1e6  # times d that heads or MLP have dimensions
+TAKEN = 5  # names that were taken for others, as a message has them
 AT_ONCE = 1e10  # products that no machine takes seconds for
 
 
@@ -141,6 +143,23 @@ def understand(line: str, ask: Callable[[str, str], T], ask_prompt: Callable[[st
             return ask_prompt(line)
         except FactholdError:
             raise error from None
+
+
+def say_taken(rows: Sequence[tuple[str, ...]], known: "Model") -> None:
+    """Say which subjects and relations were taken for others, from which they differ by case or accents: for names of
+    the table, or for the first spelling of a new one."""
+    taken: dict[str, str] = {}
+    for k, names in enumerate(known.names[:2]):
+        first: dict[str | int, str] = {}
+        for name in dict.fromkeys(row[k] for row in rows):
+            meant = names.meant(name)
+            known_as = names[meant] if isinstance(meant, int) else first.setdefault(meant, name)
+            if clean(known_as) != clean(name):
+                taken[name] = known_as
+    if taken:
+        few = ", ".join(f"{name!r} is taken for {meant!r}" for name, meant in list(taken.items())[:TAKEN])
+        more = f" and {len(taken) - TAKEN} more" if len(taken) > TAKEN else ""
+        messages.print(printable(f"{few}{more}: they differ by case or accents alone"), markup=False)
 
 
 def real_rows(name: str, relations: Sequence[str] | None) -> list[Row]:

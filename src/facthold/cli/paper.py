@@ -178,8 +178,8 @@ def _print_claims(judged: Sequence[Judged], preset: str, store: Path | None) -> 
         return _print_claim(judged[0])
     for claim in judged:
         paragraph(f"{claim.id} ({claim.place})", INDENT, first=f"{claim.verdict.upper():<12} ")
-        if claim.measured:
-            typer.echo(INDENT + shorten(claim.measured, width() - len(INDENT)))
+        if claim.measured or (claim.verdict == "not run" and claim.next):
+            typer.echo(INDENT + shorten(claim.measured or claim.next, width() - len(INDENT)))
     typer.echo()
     for verdict, meaning in MEANINGS.items():
         if n := sum(claim.verdict == verdict for claim in judged):

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -24,6 +24,13 @@ LONGEST = 10_000
 # Characters that show nothing: by their category in Unicode (controls, zero-width ones, spaces), and fillers that
 # count as letters or signs.
 UNSEEN, FILLERS = ("Cc", "Cf", "Zs", "Zl", "Zp"), "\u034f\u115f\u1160\u2800\u3164\uffa0\ufe0e\ufe0f"
+
+
+# What `fold` takes away: accents of these alphabets, but for letters that have a mark and are no other letter with one;
+# and shapes of the same letter, by their names in Unicode.
+ACCENTED, LETTERS = ("LATIN", "GREEK", "CYRILLIC"), frozenset("ЙйЇїЎўЃѓЌќ")
+SHAPES = ("<wide>", "<narrow>", "<compat>", "<font>", "<noBreak>", "<initial>", "<medial>", "<final>", "<isolated>")
+ACCENTS = frozenset(chr(c) for c in range(0x300, 0x370))  # of letters that have none composed with them
 
 
 class UnknownName(FactholdError):
@@ -68,9 +75,32 @@ def unfit(name: str) -> str:
 
 
 def fold(name: str) -> str:
-    """A name without case, accents and doubled spaces: 'Côte  d'Ivoire' and "cote d'ivoire" are one."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
-    return " ".join(plain.casefold().split())
+    """A name without case, accents and doubled spaces: 'Côte  d'Ivoire' and "cote d'ivoire" are one.
+
+    Accents are those of Latin, Greek and Cyrillic letters that are no letters of their own: и and й are two, and so
+    are か and が. Other ways to write the same letter (wide ones, ligatures) are that letter, but a small 2 above the
+    line is no 2.
+    """
+    if not name.isascii():
+        same = "".join(unicodedata.normalize("NFKD", c) if _another_shape(c) else c for c in name)
+        name = "".join(map(_plain, unicodedata.normalize("NFC", same)))
+    return " ".join(name.casefold().split())
+
+
+@cache
+def _another_shape(c: str) -> bool:
+    """Whether a character is another one in another shape, such as a wide A; not what it is above or below a line."""
+    return unicodedata.decomposition(c).partition(" ")[0] in SHAPES
+
+
+@cache
+def _plain(c: str) -> str:
+    """A letter without its accents, where these are not part of it. A mark by itself is none that was composed."""
+    if unicodedata.combining(c):
+        return "" if c in ACCENTS else c
+    parts = unicodedata.normalize("NFD", c)
+    own = len(parts) == 1 or c in LETTERS or not unicodedata.name(parts[0], "").startswith(ACCENTED)
+    return c if own else parts[0]
 
 
 def words(text: str) -> tuple[str, ...]:

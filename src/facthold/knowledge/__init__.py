@@ -5,6 +5,6 @@ from typing import TYPE_CHECKING
 from facthold._util.lazy import modules_of
 
 if TYPE_CHECKING:
-    from facthold.knowledge import edit, locate  # noqa: F401
+    from facthold.knowledge import edit, locate, report  # noqa: F401
 else:
     __getattr__ = modules_of(__name__)

@@ -5,9 +5,8 @@ the fact gets a neuron of its own (or four), if one can be on at this fact alone
 weights. Each change is judged on the model as it will be saved, in float32, with prompts that it was not made from.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,120 +16,65 @@ from scipy.linalg import cho_factor, cho_solve
 
 from facthold.construct.neuron import bump, winning, with_bump
 from facthold.construct.solve import ridged
-from facthold.facts.names import Names
 from facthold.facts.problem import FactualRecall
 from facthold.knowledge import tables
 from facthold.knowledge.model import FRESH, Model
 from facthold.knowledge.rank_one import FEATURES, STABLE, Seen, rank_one, readout, see
+from facthold.knowledge.report import NOTHING, PROBES, Asked, Report, named, said_again
 from facthold.memory.activations import ReLU
 from facthold.models.forward import Forward, prompts, table_prompts
-from facthold.models.judge import NONE, Verdicts, find_rows, judge, judge_table, right_answers
+from facthold.models.judge import NONE, Verdicts, judge, judge_table, right_answers
 from facthold.models.transformer import Transformer
 
 DRAWS, ROWS = 8, 1 << 12
 """Prompts of each fact that a change is made from, and of all facts together, where two of each are not more: a trained
 model's features depend a little on the noise."""
 OWN_DRAWS = 24  # more prompts of the edited fact: its answer has to be said in all others too
-NOTHING = "nothing"  # that was changed
-PROBES = 10  # fresh prompts in which the edited fact is asked
 NAMED = 3  # facts that a report names of those that a change has cost
 SAMPLED = 1 << 13  # facts by which embeddings of a new subject are compared
 
 
-@dataclass(frozen=True)
-class Report:
-    """What one change did."""
-
-    kind: str  # 'edit', 'add' or 'forget'
-    subject: str
-    relation: str
-    answers: tuple[str, ...]  # the new answer; all that are forgotten
-    before: str  # what the model said
-    said: str  # what it says now, in most of the prompts
-    efficacy: float  # share of fresh prompts that say the new answer; for 'forget', that do not say the old one
-    matrix: str  # what was changed: the last linear map, neurons of its own, or NOTHING
-    size: float  # Frobenius norm of the change over that of the last linear map
-    rank: int  # of the change: 1, or 0 where nothing had to change
-    others: int  # other facts of the table
-    specificity: float  # share of the others that were right and still are
-    unchanged: float  # share of all others with the same answer as before
-    more_params: int = 0  # parameters that the model has more than before: those of a new neuron
-    new: tuple[str, ...] = ()  # which names the table did not have: 'subject', 'answer'
-    neurons: int = 0  # of its own that the fact got: new ones, or ones that no fact used
-    lost: tuple[tuple[str, str], ...] = ()  # of the others that were right and no longer are, the first ones
-    alike: tuple[str, ...] = ()  # answers of the table that differ from a new one by case or accents alone
-    replaced: tuple[str, ...] = ()  # where the fact had several right answers: all that are none any more
-    lost_in_all: int = 0  # how many others were right and no longer are
-    last_of_relation: bool = False  # whether the model has the relation no more: this was its last fact
-    came_back: tuple[tuple[str, str], ...] = ()  # what had been forgotten before, and is said again
-
-    @property
-    def answer(self) -> str:
-        return " or ".join(self.answers)
-
-    @property
-    def how(self) -> str:
-        """What was done to the weights, in words."""
-        if self.matrix == NOTHING:
-            return "the weights are as they were"
-        neurons = "one neuron" if self.neurons == 1 else f"{self.neurons} neurons"
-        if self.more_params:
-            return f"{neurons} added, {self.more_params} parameters more"
-        done = f"{neurons} that no fact used" if self.neurons else f"a change of rank one in {self.matrix}"
-        return f"{done}, no parameter added"
-
-    @property
-    def done(self) -> bool:
-        return self.efficacy == 1.0
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self) | {"answer": self.answer, "done": self.done, "how": self.how}
-
-
 def changed(
-    known: Model, after: FactualRecall, row: int, wins: int, kind: str, named: tuple[int, ...], in_place: bool
+    known: Model, after: FactualRecall, row: int, wins: int, kind: str, meant: tuple[int, ...], in_place: bool
 ) -> Model:
-    """Let the output ``wins`` be said at a row of ``after``'s table, and report; ``named`` are the answers meant."""
+    """Let the output ``wins`` be said at a row of ``after``'s table, and report; ``meant`` are the answers."""
     table, start, n = after.table, Model(known.model, after), len(after.table)
     kinds = (("subject", table.S > known.table.S), ("answer", table.A > known.table.A))
     new = tuple(what for what, more in kinds if more)
-    forward, others = start.forward, np.arange(n) != row
+    forward, others = start.forward, np.delete(np.arange(len(known.table)), [row] if row < len(known.table) else [])
     # two draws of each fact at least, unless their features would be more than are held: then one
     draws = int(np.clip(ROWS // n, 2 if 2 * n * len(forward.last_map[1]) <= FEATURES else 1, DRAWS))
     seen, pairs = _contested(forward, after, row, wins, draws)
     before = judge_table(known.model, after, seed=FRESH)
-    # a new name is a new rival to all answers: what was said and was right is judged without it
-    held = judge_table(known.model, known.problem, seed=FRESH)
-    right = np.pad(held.recalled, (0, n - len(held.recalled))) & others
-    was, told = _renamed(known, held.said), others[: len(held.said)]
+    asked_others = Asked.of(known, others)
+    told = asked_others.told(known)  # a new name is a new rival to all answers: what was right is judged without it
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
     said = _mostly(asked, _probed(asked, row))
     had = known.table.right(row) if kind == "edit" else ()
     earlier = Model(known.model, replace(known.problem, forgotten=after.forgotten))
-    was_gone = ~_said_again(earlier)
-    alike = tuple(known.names[2].alike(start.names[2][named[0]])) if "answer" in new else ()
+    was_gone = ~said_again(earlier)
+    alike = tuple(known.names[2].alike(start.names[2][meant[0]])) if "answer" in new else ()
     replaced = tuple(known.names[2][a] for a in had if a not in table.right(row)) if len(had) > 1 else ()
 
     def tried(model: Transformer, matrix: str, size: float, neurons: int = 0) -> Model:
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
         now = Model(model, after)
-        probes, verdicts = _probed(now, row), judge_table(model, after, seed=FRESH)
-        hits = _holds(probes, table.right(row), kind)
+        probes, then = _probed(now, row), asked_others.told(now)
+        kept, unchanged = told.kept(then)
+        lost, weaker = told.fallen(then)
+        gone = others[lost]
         subjects, relations, answers = now.names
-        same = was == _renamed(now, verdicts.said[: len(was)])
-        gone = np.flatnonzero(right & ~verdicts.recalled)
         report = Report(
-            kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in named),
-            said, _mostly(now, probes), float(hits.mean()), matrix, size, int(size > 0),
-            int(others.sum()), _mean(verdicts.recalled[right]), _mean(same[told]),
-            model.n_params - known.n_params, new, neurons,
+            kind, subjects[table.subjects[row]], relations[table.relations[row]], tuple(answers[a] for a in meant),
+            said, _mostly(now, probes), float(_holds(probes, table.right(row), kind).mean()), matrix, size,
+            int(size > 0), len(others), kept, unchanged, model.n_params - known.n_params, new, neurons,
             tuple((subjects[table.subjects[i]], relations[table.relations[i]]) for i in gone[:NAMED]), alike, replaced,
             len(gone), kind == "forget" and int((table.relations == table.relations[row]).sum()) == 1,
-            _named(earlier, was_gone & _said_again(now)),
+            named(earlier, was_gone & said_again(now)), len(told.right), weaker,
         )  # fmt: skip
         return Model(model, tables.without(after, row) if kind == "forget" else after, report)
 
-    if kind != "add" and _holds(_probed(start, row), table.right(row), kind).all():
+    if _holds(_probed(start, row), table.right(row), kind).all():
         return tried(known.model, NOTHING, 0.0)
     change = rank_one(seen, wins, *pairs, draws=draws)
     M = jnp.asarray(seen.M + np.outer(change.k, change.delta), jnp.float32)
@@ -170,19 +114,6 @@ def _probed(known: Model, row: int) -> Verdicts:
     return judge(known.forward, fresh, rows)
 
 
-def _said_again(known: Model) -> Bool[np.ndarray, " n"]:
-    """Which of the forgotten answers a model says, each asked for in a fresh prompt."""
-    s, r, a = known.problem.forgotten.T
-    if not len(s):
-        return np.zeros(0, bool)
-    return judge(known.forward, prompts(known.problem, s, r, seed=FRESH), np.full(len(s), NONE)).said == a
-
-
-def _named(known: Model, which: Bool[np.ndarray, " n"]) -> tuple[tuple[str, str], ...]:
-    subjects, relations, _ = known.names
-    return tuple(dict.fromkeys((subjects[s], relations[r]) for s, r, _ in known.problem.forgotten[which]))
-
-
 def _holds(probes: Verdicts, right: Sequence[int], kind: str) -> Bool[np.ndarray, " n"]:
     """In which prompts a change is as it should be: the answer is said, or none of those that are forgotten."""
     return ~np.isin(probes.said, right) if kind == "forget" else probes.recalled
@@ -191,60 +122,6 @@ def _holds(probes: Verdicts, right: Sequence[int], kind: str) -> Bool[np.ndarray
 def _mostly(known: Model, verdicts: Verdicts) -> str:
     """What is said most often."""
     return known.output_name(int(np.bincount(verdicts.said).argmax()))
-
-
-def _renamed(known: Model, outputs: Int[np.ndarray, " n"]) -> np.ndarray:
-    """Outputs by name: numbers of tokens move when there are more of them."""
-    numbers, back = np.unique(outputs, return_inverse=True)
-    return np.array([known.output_name(int(number)) for number in numbers], object)[back]
-
-
-def _mean(hits: Bool[np.ndarray, " n"]) -> float:
-    """The share of hits, all where there are none to miss."""
-    return float(hits.mean()) if len(hits) else 1.0
-
-
-def specificity(before: Model, after: Model, but: Collection[tuple[str, str]] = ()) -> tuple[float, float, int]:
-    """Of the facts that both tables have with the same answers, ``but`` for those that were to change: the share of
-    those that were right that still are, the share of all that say the same, and how many they are."""
-    was, now = before.table, after.table
-    of = _numbers(after.names[1])
-    r = np.array([of.get(name, NONE) for name in before.names[1].names])[was.relations]
-    there = np.where(r == NONE, NONE, find_rows(now, was.subjects, r))  # subjects and answers keep their numbers
-    subjects, relations, _ = before.names
-    named = [(subjects[s], relations[r]) in but for s, r in zip(was.subjects, was.relations, strict=True)]
-    same = (j != NONE and was.right(i) == now.right(int(j)) for i, j in enumerate(there))
-    rows = np.array([i for i, kept in enumerate(same) if kept and not named[i]], np.int64)
-    said, right = [], []
-    for known, which in ((before, rows), (after, there[rows])):
-        verdicts = judge(known.forward, table_prompts(known.problem, which, seed=FRESH)[0], which)
-        said.append(np.array([known.output_name(int(output)) for output in verdicts.said]))
-        right.append(verdicts.recalled)
-    return _mean(right[1][right[0]]), _mean(said[0] == said[1]), len(rows)
-
-
-def still_held(reports: Sequence[Report], known: Model) -> list[tuple[Report, bool]]:
-    """The last change of each fact, and whether it holds in the last model: later ones may have undone earlier ones.
-
-    A relation that went with its last fact can no longer be asked for; what was forgotten then is judged as it was.
-    """
-    subjects, relations, answers = (_numbers(names) for names in known.names)
-    last = list({(report.subject, report.relation): report for report in reports}.values())
-    asked = [report for report in last if report.relation in relations]
-    s = np.array([subjects[report.subject] for report in asked], np.int64)
-    r = np.array([relations[report.relation] for report in asked], np.int64)
-    verdicts = known.ask_many(s, r, seed=FRESH)
-    held = {
-        (report.subject, report.relation): (
-            int(said) not in [answers[name] for name in report.answers] if report.kind == "forget" else bool(right)
-        )
-        for report, said, right in zip(asked, verdicts.said, verdicts.recalled, strict=True)
-    }
-    return [(report, held.get((report.subject, report.relation), report.done)) for report in last]
-
-
-def _numbers(names: Names) -> dict[str, int]:
-    return {name: i for i, name in enumerate(names.names)}
 
 
 def _contested(forward: Forward, problem: FactualRecall, row: int, wins: int, draws: int) -> tuple[Seen, tuple]:

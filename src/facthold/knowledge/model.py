@@ -193,6 +193,8 @@ class Model:
 
         An arg max always says something, so that forgetting can only mean that the answer is not said.
         """
+        if (again := self._forgotten(subject, relation)) is not None:
+            return again.forget(subject, relation, in_place=in_place)
         row = self.find_row(subject, relation, "; there is nothing to forget")
         if len(self.table) == 1:
             raise FactholdError(
@@ -202,6 +204,17 @@ class Model:
         F = self.forward.states(table_prompts(self.problem, np.array([row]))[0]).F
         rival = contest(self.forward.U, F, asked, answers).rivals[0, 0]
         return knowledge.edit.changed(self, self.problem, row, int(rival), "forget", tuple(answers.tolist()), in_place)
+
+    def _forgotten(self, subject: Name, relation: Name) -> "Model | None":
+        """The model with a fact that was forgotten, and that it says again, back in its table; None where the table has
+        it, or never had it."""
+        s, r = self._numbers([(subject, relation)])
+        was = (self.problem.forgotten[:, :2] == (s[0], r[0])).all(axis=1)
+        if not was.any() or find_rows(self.table, s, r)[0] != NONE:
+            return None
+        if not knowledge.report.said_again(self)[was].any():
+            raise FactholdError(f"({subject}, {relation}) was forgotten before, and the model does not say it")
+        return Model(self.model, tables.restored(self.problem, int(s[0]), int(r[0])))
 
     @checked
     def locate(self, subject: Name, relation: Name, *, seed: int = 0) -> "Location":

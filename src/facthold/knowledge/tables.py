@@ -67,6 +67,15 @@ def added(problem: FactualRecall, s: int, r: int, a: int) -> FactualRecall:
     return replace(problem, table=larger, p=None if p is None else p / p.sum(), forgotten=forgotten)
 
 
+def restored(problem: FactualRecall, s: int, r: int) -> FactualRecall:
+    """The problem with a fact that was forgotten as its last one again, with all of its answers."""
+    first, *more = (a for *fact, a in problem.forgotten.tolist() if fact == [s, r])
+    larger = added(problem, s, r, first)
+    rows = [(len(larger.table) - 1, a) for a in more]
+    also = np.concatenate([larger.table.also, np.array(rows, np.int64).reshape(-1, 2)]).astype(larger.table.also.dtype)
+    return replace(larger, table=replace(larger.table, also=also))
+
+
 def without(problem: FactualRecall, row: int) -> FactualRecall:
     """The problem without one fact, whose answers are forgotten. A relation that has no other goes with it, and its
     token too: then it cannot be asked for.

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from facthold._util.commands import command
 from facthold._util.errors import FactholdError, MissingPackage, unknown
 from facthold._util.files import PAGE, check_outputs
 from facthold.lab import registry, style
-from facthold.lab.cells import Cell, check_cells
+from facthold.lab.cells import Cell, check_cells, check_present
 from facthold.lab.claim import Claim, Judged
 from facthold.lab.figure import Figure
 from facthold.lab.places import Place
@@ -110,9 +110,10 @@ def verify(
     listener: Listener | None = None,
 ) -> list[Judged]:  # fmt: skip
     """The verdict on these claims, or on all: ``fh.verify("gradient-step", preset="smoke")[0].holds``. Cells that are
-    not stored are computed first; with ``compute=False`` a claim that lacks some was 'not run'."""
+    not stored are computed first; with ``compute=False`` a claim that lacks some was 'not run'. So was one that cannot
+    run here, where all claims are asked for."""
     wanted = [registry.claim(id) for id in dict.fromkeys(ids)] if ids else list(claims().values())
-    cells = [cell for claim in wanted for cell in claim.cells(preset)]
+    cells = [cell for claim in wanted if ids or not lacking(claim, preset) for cell in claim.cells(preset)]
     with opened(store, create=compute, cells=cells) as kept:
         if compute:
             run_cells(cells, kept, listener, place=place, title="claims")
@@ -193,7 +194,9 @@ def figures_for(
     possible, left_out = [], {}
     for figure in figures().values():
         try:
-            _ = [cell.key for cell in figure_cells(figure, preset, changes.get(figure.name))]
+            cells = figure_cells(figure, preset, changes.get(figure.name))
+            _ = [cell.key for cell in cells]
+            check_present(cells)
             possible.append(figure)
         except MissingPackage as error:
             left_out[figure.name] = str(error)
@@ -217,9 +220,14 @@ def claims_for(
 def all_cells(
     figures: Sequence[Figure], claims: Sequence[Claim], preset: str, changes: Mapping[str, Changes]
 ) -> list[Cell]:
-    """The cells of these figures and claims."""
+    """The cells of these figures, and of the claims that can run here."""
     cells = [cell for f in figures for cell in figure_cells(f, preset, changes.get(f.name))]
-    return cells + [cell for claim in claims for cell in claim.cells(preset)]
+    return cells + [cell for claim in claims if not lacking(claim, preset) for cell in claim.cells(preset)]
+
+
+def lacking(claim: Claim, preset: str) -> str:
+    """What this machine lacks to run a claim, such as a language model; nothing where it can run."""
+    return next((cell.missing for cell in claim.cells(preset) if cell.missing), "")
 
 
 def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
@@ -270,7 +278,8 @@ def check_store(store: AnyStore) -> None:
 def _judged(claim: Claim, preset: str, store: Store) -> Judged:
     keys = {cell.key for cell in claim.cells(preset)}
     rows = store.rows(keys=list(keys))
-    return claim.report(rows if len(rows) == len(keys) else None, preset)
+    judged = claim.report(rows if len(rows) == len(keys) else None, preset)
+    return replace(judged, next=lacking(claim, preset)) if judged.verdict == "not run" else judged
 
 
 def _broken(cells: Sequence[Cell], rows: Rows) -> list[str]:

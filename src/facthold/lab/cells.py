@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from facthold._util.errors import MissingPackage
 from facthold._util.memory import Parts, bytes_of, check_memory, memory_parts
 from facthold.facts.problem import seeded_table
 from facthold.facts.table import FactTable
@@ -60,6 +61,11 @@ class Cell(ABC):
         of a memory, where a cell has its sizes and says nothing else."""
         d, m, N = (getattr(self, name, None) or 0 for name in ("d", "m", "N"))
         return memory_parts(N=max(N, 1), d=d, M=max(N, 1), m=m, scores=False) if d else {}
+
+    @property
+    def missing(self) -> str:
+        """What this machine lacks to run it, and how to get it: 'run facthold lm fetch'. Nothing: it can run."""
+        return ""
 
     @property
     def shape(self) -> str | None:
@@ -119,8 +125,17 @@ def key_of(kind: str, version: int, spec: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def check_present(cells: Iterable[Cell]) -> None:
+    """Refuse cells that cannot run here."""
+    for cell in cells:
+        if cell.missing:
+            raise MissingPackage(cell.missing)
+
+
 def check_cells(cells: Iterable[Cell]) -> None:
-    """Refuse cells that would not fit in memory, before the first of them runs."""
+    """Refuse cells that cannot run here or would not fit in memory, before the first of them runs."""
+    cells = list(cells)
+    check_present(cells)
     for cell in cells:
         check_memory(cell.label, cell.needed)
 

@@ -53,6 +53,7 @@ class Figure:
         from matplotlib import rc_context
 
         canvas, files = self.plot(rows), self.files(folder, preset)
+        style.settle(canvas)
         try:
             folder.mkdir(exist_ok=True)  # a folder in one that is not there may be mistyped
             for file, kind in files.items():

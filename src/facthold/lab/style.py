@@ -46,6 +46,17 @@ def doubling(axes: "Axes") -> None:
     axes.xaxis.minorticks_off()
 
 
+def settle(canvas: "Canvas") -> None:
+    """Panels in which nothing is above zero have no logarithm: they get an axis all the same, and say so."""
+    for axes in canvas.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_data_interval())
+            if axis.get_scale() == "log" and not (np.isfinite([low, high]).all() and high > 0):
+                axis.set_view_interval(1, 10, ignore=True)
+                if not axes.texts:
+                    axes.text(0.5, 0.5, "nothing above zero", transform=axes.transAxes, ha="center", color="#777777")
+
+
 def frame(axes: "Axes", grid: str = "both") -> None:
     """Light grid lines (of 'x', 'y' or 'both'), and no box."""
     axes.grid(True, which="major", axis=grid, alpha=0.25, linewidth=0.6)  # type: ignore[arg-type]

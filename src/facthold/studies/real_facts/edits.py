@@ -42,6 +42,7 @@ class Edits(SourceCell, ModelCell):
     """
 
     kind: ClassVar[str] = "edits"
+    version: ClassVar[int] = 2  # what a change costs is judged in ten prompts of each fact, by which its kind is chosen
 
     counts: Counts  # numbers of edits, rising
     model: Annotated[str, OneOf((GATED, TRAINED))] = GATED

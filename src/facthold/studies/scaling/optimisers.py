@@ -127,8 +127,8 @@ def _weights(axes: "style.Axes", rows: Sequence[Values]) -> None:
     p = HeavyTailed(first["N"], first["M"], first["alpha"]).p
     lrs, batches = sorted(first["lrs"]), sorted({r["batch"] for r in rows})
     wanted = [("sgd", batches[-1], lrs[0]), ("sgd", batches[-1], lrs[-1]), ("sgd", batches[0], lrs[0]),
-              ("sgd", batches[0], lrs[-2]), ("muon", batches[-1], lrs[1])]  # fmt: skip
-    for i, (optimiser, batch, lr) in enumerate(wanted):
+              ("sgd", batches[0], lrs[-2:][0]), ("muon", batches[-1], lrs[:2][-1])]  # fmt: skip
+    for i, (optimiser, batch, lr) in enumerate(dict.fromkeys(wanted)):  # of one learning rate some are the same
         for r in rows:
             if (r["optimiser"], r["batch"], r["norm"]) == (optimiser, batch, False):
                 q = final_q(r, lr)

@@ -194,10 +194,17 @@ def stated(row: Values) -> tuple[int, float, int, int]:
     return row["d"], row["alpha"], row["steps"], row["batch"]
 
 
+def longest(rows: Sequence[Values]) -> int:
+    """Steps of the runs on all of the data; those of one step that stand beside longer ones are there for batches."""
+    return max((r["steps"] for r in rows if not r["batch"]), default=0)
+
+
 def by_step(rows: Sequence[Values], t: int, **at: Any) -> list[tuple[int, float]]:
     """(d, recalled) after t steps on all of the data. Where a size has more seeds than another, means of some of them,
     so that each size has as many points: logarithms of few items, each by itself, would have too low a mean."""
-    ours = [r for r in measured(rows, batch=0, **at) if r["steps"] >= t and r["steps"] > 1]
+    last = longest(rows)
+    found = [r for r in measured(rows, batch=0, **at) if r["steps"] == last >= t]
+    ours = list({(r["d"], r["seed"]): r for r in found}.values())  # where all have one step, a seed may be there twice
     sizes = [[r["recalled"][t - 1] for r in group] for group in grouped(ours, itemgetter("d")).values()]
     each = min(map(len, sizes), default=0)
     return [

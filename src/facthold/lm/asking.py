@@ -1,0 +1,48 @@
+"""Free prompts: the tokens that a model would go on with."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from facthold.lm.model import LanguageModel, batches
+
+TOP = 5
+
+
+@dataclass(frozen=True)
+class Next:
+    """A token that may come next: its text, with the space that it may begin with."""
+
+    token: str
+    probability: float
+    logit: float
+
+
+@dataclass(frozen=True)
+class Continued:
+    """A prompt, how many tokens it has, and the best next ones."""
+
+    prompt: str
+    tokens: int
+    next: tuple[Next, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def ask(model: LanguageModel, prompts: Sequence[str], top: int = TOP) -> list[Continued]:
+    """The ``top`` next tokens of each prompt."""
+    if not 1 <= top <= model.config.V:
+        raise ValueError(f"top={top} must be from 1 to {model.config.V}, the number of tokens")
+    tokens = [model.encode(prompt) for prompt in prompts]
+    found: dict[int, Continued] = {}
+    for places, batch in batches(tokens):
+        logits = model.run(batch).logits
+        for i, row, shares in zip(places, np.asarray(logits), np.asarray(jax.nn.softmax(logits)), strict=True):
+            best = np.argsort(-row, kind="stable")[:top]
+            nexts = (Next(model.tokeniser.decode([t]), float(shares[t]), float(row[t])) for t in best)
+            found[int(i)] = Continued(prompts[i], len(tokens[i]), tuple(nexts))
+    return [found[i] for i in range(len(prompts))]

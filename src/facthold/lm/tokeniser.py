@@ -1,0 +1,55 @@
+"""Texts as tokens: byte-level BPE by the vocabulary of a GGUF file, with the library `tokenizers`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from facthold._util.errors import FactholdError, brief, optional
+from facthold.lm import NEEDED
+from facthold.lm.gguf import Vocabulary
+
+LLAMA3 = (  # the pattern of Llama 3
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+SPLITS = ("smollm", "gpt-2", "default", "llama-bpe")  # how a text is split before its merges, by the names of GGUF
+
+
+class Tokeniser:
+    """From texts to tokens and back. A prompt begins with ``begin``; what looks like <|im_start|> is plain text."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        (tokenizers,) = optional(NEEDED, "tokenizers")
+        before = vocabulary.before
+        if before not in SPLITS:
+            raise FactholdError(f"texts split by {before!r} are not known here; known are {', '.join(SPLITS)}")
+        tokens = {token: i for i, token in enumerate(vocabulary.tokens)}
+        merges = [tuple(merge.split(" ")) for merge in vocabulary.merges]
+        try:
+            bpe = tokenizers.models.BPE(vocab=tokens, merges=merges, ignore_merges=before == "llama-bpe")
+        except Exception as error:  # the library has no errors of its own: a merge of tokens that are not there
+            raise FactholdError(f"the file's vocabulary cannot be used: {brief(str(error))}; get it again") from error
+        self._library = tokenizers.Tokenizer(bpe)
+        self._library.pre_tokenizer = _splitter(tokenizers.pre_tokenizers, tokenizers, before)
+        self._library.decoder = tokenizers.decoders.ByteLevel()
+        self.begin = vocabulary.begin
+
+    def encode(self, text: str, *, begin: bool = True) -> list[int]:
+        """The tokens of a prompt, or with ``begin=False`` of a part of a text."""
+        return [self.begin] * begin + self._library.encode(text, add_special_tokens=False).ids
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of tokens. A character whose bytes are in several tokens is there when all of them are."""
+        return self._library.decode([int(t) for t in tokens], skip_special_tokens=False)
+
+    def first(self, answer: str) -> int:
+        """The first token of an answer, as it goes on after a prompt: with a space before it."""
+        return self.encode(f" {answer}", begin=False)[0]
+
+
+def _splitter(ways: Any, tokenizers: Any, before: str) -> Any:
+    if before == "smollm":  # each digit by itself, and then as GPT-2
+        return ways.Sequence([ways.Digits(individual_digits=True), ways.ByteLevel(add_prefix_space=False)])
+    if before == "llama-bpe":
+        whole = ways.Split(tokenizers.Regex(LLAMA3), behavior="isolated")
+        return ways.Sequence([whole, ways.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return ways.ByteLevel(add_prefix_space=False)

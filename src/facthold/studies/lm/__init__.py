@@ -1,0 +1,1 @@
+"""Facts in a real language model: what it knows, and where."""

@@ -1,0 +1,93 @@
+"""facthold lm: on the tiny model, and without any."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from facthold.lm import fetch as fetching
+from gguf_files import random_weights, write
+
+Run = Callable[..., tuple[int, str, str]]
+NEEDS = "is not on this machine: run facthold lm fetch, or give --model FILE"
+
+
+@pytest.fixture(autouse=True)
+def no_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fetching.FOLDER_VARIABLE, str(tmp_path / "models"))
+
+
+def test_asking_gives_tokens_with_probabilities(folder: Path, run: Run) -> None:
+    code, out, _ = run("lm", "ask", "The capital of France is", "--model", "tiny", "--top", "3")
+    assert code == 0
+    prompt, first, *rest = out.splitlines()
+    assert prompt == "The capital of France is"
+    assert float(first.split()[0].rstrip("%")) > 95
+    assert first.endswith("   Paris")
+    assert len(rest) == 2
+    (folder / "prompts.txt").write_text("The capital of Peru is\n\nThe currency of Japan is the\n")
+    code, out, _ = run("lm", "ask", "--file", "prompts.txt", "--model", "tiny", "--json")
+    found = json.loads(out)
+    assert [one["prompt"] for one in found] == ["The capital of Peru is", "The currency of Japan is the"]
+    assert found[1]["next"][0]["token"] == " Yen"
+    assert all(0 <= n["probability"] <= 1 for one in found for n in one["next"])
+    assert [len(one["next"]) for one in found] == [5, 5]
+
+
+def test_a_file_of_ones_own_is_asked(folder: Path, run: Run) -> None:
+    write(folder / "mine.gguf", random_weights(), "Q8_0")
+    assert run("lm", "ask", "France", "--model", "mine.gguf")[0] == 0
+    code, out, _ = run("lm", "ask", "France", "--model", "mine.gguf", "--json")
+    assert (code, len(json.loads(out)[0]["next"])) == (0, 5)
+
+
+def test_what_it_knows_is_a_table_and_json(folder: Path, run: Run) -> None:
+    code, out, _ = run("lm", "knows", "--model", "tiny", "--shots", "0", "--store", "s.sqlite")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()[2:6]] == ["capital", "currency", "language", "region"]
+    assert "left out: 0 facts whose first token another answer has too, and 3" in " ".join(out.split())
+    code, out, _ = run("lm", "knows", "--model", "tiny", "--shots", "0", "--store", "s.sqlite", "--json")
+    assert [row["judged"] for row in json.loads(out)] == [16, 16, 13, 16]
+
+
+def test_wrong_calls_are_a_line(folder: Path, refuses: Callable[..., str]) -> None:
+    (folder / "none.txt").write_text("\n")
+    (folder / "bad.gguf").write_text("subject,relation\n")
+    for arguments, says in (
+        (("ask",), "give one or more prompts"),
+        (("ask", "a", "--file", "none.txt"), "give one or more prompts"),
+        (("ask", "--file", "none.txt", "--model", "tiny"), "has no prompts in it"),
+        (("ask", "--file", "nowhere.txt", "--model", "tiny"), "cannot read nowhere.txt: No such file"),
+        (("ask", " ", "--model", "tiny"), "the prompt is empty"),
+        (("ask", "a " * 600, "--model", "tiny"), "and the model reads at most 512; shorten it"),
+        (("ask", "a", "--top", "0", "--model", "tiny"), "--top 0 must be"),
+        (("ask", "a", "--top", "100000", "--model", "tiny"), "--top 100000 must be from 1 to"),
+        (("ask", "a", "--model", "bad.gguf"), "is not a GGUF file"),
+        (("ask", "a", "--model", "no.gguf"), "--model no.gguf: there is no such file"),
+        (("knows", "--model", "tiny", "--shots", "99"), "--shots 99: there are 15 other facts"),
+        (("knows", "--model", "tiny", "--shots", "-1"), "--shots -1 must be at least 0"),
+        (("asks", "a"), "unknown command of lm 'asks'; did you mean 'ask'?"),
+    ):
+        assert says in refuses("lm", *arguments), arguments
+
+
+def test_without_the_model_nothing_is_downloaded_and_all_say_how_to_get_it(
+    folder: Path, run: Run, refuses: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching.subprocess, "run", lambda *a, **o: pytest.fail("a download was begun"))
+    assert NEEDS in refuses("lm", "ask", "The capital of France is")
+    assert NEEDS in refuses("lm", "knows")
+    assert NEEDS in refuses("figure", "lm-knows", "--store", "s.sqlite")
+    assert not (folder / "s.sqlite").exists()
+    assert run("figure", "lm-knows", "--dry-run", "--store", "s.sqlite")[0] == 0
+    code, _, err = run("reproduce", "--dry-run", "--store", "s.sqlite")
+    assert code == 0
+    assert "lm-knows is left out: the language model" in err
+
+
+def test_missing_packages_are_named(refuses: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("facthold.lm.find_spec", lambda name: None)
+    needs = "language models need gguf and tokenizers: pip install 'facthold[lm]'"
+    assert needs in refuses("lm", "ask", "a", "--model", "tiny")
+    assert needs in refuses("figure", "lm-knows", "--preset", "smoke", "--store", "s.sqlite")

@@ -1,0 +1,40 @@
+"""Which spellings are one name: case, accents that are no part of a letter, and other shapes of the same letter."""
+
+import pytest
+
+from facthold.facts.names import Names, UnknownName, fold
+
+ONE = [
+    ("Côte  d'Ivoire", "cote d'ivoire"), ("São Tomé", "SAO TOME"), ("Việt Nam", "viet nam"), ("Straße", "STRASSE"),
+    ("Αθήνα", "αθηνα"), ("Королёв", "королев"), ("İstanbul", "istanbul"), ("ＡＢＣ", "abc"), ("ﬁn", "fin"),
+    ("ｶﾞ", "ガ"), ("a\u00a0b", "A b"), ("e\u0301", "é"), ("x\u0302", "X"),
+]  # fmt: skip
+TWO = [
+    ("が", "か"),
+    ("Й", "И"),
+    ("ї", "і"),
+    ("ў", "у"),
+    ("2²", "22"),
+    ("H₂O", "H2O"),
+    ("①", "1"),
+    ("क़", "क"),
+    ("ب", "ت"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), ONE)
+def test_spellings_of_one_name(one: str, other: str) -> None:
+    assert fold(one) == fold(other)
+    assert Names("subject", [one, "else"]).find(other) == 0
+
+
+@pytest.mark.parametrize(("one", "other"), TWO)
+def test_names_that_only_look_alike_are_two(one: str, other: str) -> None:
+    assert fold(one) != fold(other)
+    with pytest.raises(UnknownName, match="unknown subject"):
+        Names("subject", [one, "else"]).find(other)
+
+
+def test_a_folded_name_stays_as_it_is() -> None:
+    for name in (name for pair in (*ONE, *TWO) for name in pair):
+        assert fold(fold(name)) == fold(name)
