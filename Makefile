@@ -9,7 +9,7 @@ FIGURE_CLAIMS := linear-trained-growth mlp-trained-growth fixed-outputs-growth
 space := $(subst ,, )
 comma := ,
 # Figures that docs/findings.md quotes, beside all claims.
-QUOTED := ladder robustness transfer task storage edits efficiency zipf induction probes attention-maps three-steps global-bigrams truncation fact-truncation scaling oscillations optimisers
+QUOTED := ladder robustness transfer task storage edits efficiency zipf induction probes attention-maps three-steps global-bigrams truncation fact-truncation scaling oscillations optimisers embeddings
 # Tests that draw what they are given (by Hypothesis).
 FUZZED := tests/facts/test_any_file.py tests/cli/test_any_input.py tests/_util/test_tensors.py tests/lab/test_claim.py
 

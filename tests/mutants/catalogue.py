@@ -6,6 +6,7 @@ from mutants import (
     context_steps,
     context_truncation,
     context_words,
+    embeddings,
     knowledge,
     learning,
     ledger,
@@ -35,6 +36,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *optimisers.MUTANTS,
     *sharp.MUTANTS,
     *lm.MUTANTS,
+    *embeddings.MUTANTS,
 )
 
 QUICK = (

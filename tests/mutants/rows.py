@@ -178,3 +178,28 @@ def late_second(row: Row) -> Row:
 def staged_as_good(row: Row) -> Row:
     """What was trained in stages has everything right."""
     return row | ({"accuracy": 1.0} if "stages" in row else {})
+
+
+def _of_kind(row: Row, kind: str, change: Callable[[Row], Row]) -> Row:
+    """The row with each of its searches changed, where its embeddings are of this kind."""
+    return row | ({"per_seed": [one | change(one) for one in row["per_seed"]]} if row["embeddings"] == kind else {})
+
+
+def learned_as_the_root(row: Row) -> Row:
+    """With learned embeddings d grows as the square root of S."""
+    return _of_kind(row, "learned", lambda one: {"d": one["d"] * row["S"] ** 0.5})
+
+
+def random_as_the_logarithm(row: Row) -> Row:
+    """With random embeddings d grows by less than the logarithm of S."""
+    return _of_kind(row, "sphere", lambda one: {"d": one["d"] * row["S"] ** -0.4})
+
+
+def learned_cost_more(row: Row) -> Row:
+    """Models with learned embeddings have ten times the parameters."""
+    return _of_kind(row, "learned", lambda one: {"n_params": 10 * one["n_params"]})
+
+
+def random_as_good(row: Row) -> Row:
+    """A random MLP serves new subjects as well as the trained one."""
+    return row | {"recall": row["recall"] | {"random MLP": row["recall"]["transfer"]}}

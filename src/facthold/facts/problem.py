@@ -11,7 +11,7 @@ from facthold._util.arguments import checked
 from facthold._util.errors import check_one_of, check_positive, find
 from facthold._util.keys import PRNGKeyArray, derive, fold
 from facthold.facts.table import FactTable, make_table
-from facthold.memory import draw_embeddings
+from facthold.memory import AT_ONCE, draw_embeddings
 
 SEQUENCE = 32  # T of the paper's experiments
 MOST_NOISE = 1 << 16  # noise tokens are drawn from 16 bits each
@@ -118,7 +118,7 @@ def factual_recall(
     noise = table.S + table.R if n_noise is None else n_noise
     check_positive(n_noise=noise, d=d)
     sizes = {"subjects": table.S, "relations": table.R, "noise": noise, "EOS": 1, "answers": table.A}
-    if embeddings == "orthogonal":  # these have no streams: the rows of one identity
+    if embeddings in AT_ONCE:  # all tokens in one table, as each kind of token by itself would not know of the others
         return FactualRecall(table, np.asarray(embed(embeddings, sum(sizes.values()), d, key=key)), T, p, outputs)
     drawing = Drawing(embeddings, tuple(words_of(fold(key, kind)) for kind in sizes))
     return FactualRecall(table, drawing.phi(list(sizes.values()), d), T, p, outputs, drawing)

@@ -39,10 +39,10 @@ class Prompts(eqx.Module):
     @classmethod
     def of(
         cls, table: FactTable, *, T: int = SEQUENCE, n_noise: int | None = None,
-        p: Sequence[float] | np.ndarray | None = None, columns: int = 0,
+        p: Sequence[float] | np.ndarray | None = None, columns: int = 0, rows: int = 0,
     ) -> "Prompts":  # fmt: skip
         """Prompts over ``table``; as many noise tokens as subjects and relations, p(s, r) uniform by default. With more
-        ``columns`` than tokens the counts are padded, and so is the table."""
+        ``columns`` than tokens the counts are padded, and so is the table, to at least so many ``rows``."""
         noise = table.S + table.R if n_noise is None else n_noise
         check_length(T)
         check_positive(n_noise=noise)
@@ -51,7 +51,7 @@ class Prompts(eqx.Module):
         keep, other = alias_table(uniform(table) if p is None else check_distribution(p, table))
         n = len(table)
         if columns:  # rows cost nothing, as a step only looks some up: pad far, to a power of four
-            n = next_power_of_two(math.isqrt(n - 1) + 1) ** 2
+            n = next_power_of_two(math.isqrt(max(n, rows) - 1) + 1) ** 2
         facts = (table.subjects, table.S + table.relations, table.answers, keep, other)
         sizes = np.array([len(table), table.S + table.R, noise], np.int32)
         arrays = [*(pad_rows(column, n) for column in facts), *sizes]

@@ -5,7 +5,7 @@ side by side, each with a bracket of its own, so that the probes of one round ca
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean, stdev
 from typing import Any
@@ -175,10 +175,34 @@ def find_smallest(
     ``step`` is the factor by which it steps away from its guess until it has met the other side.
     """
     search = Search(floor, ceiling, tolerance)
+    return find_smallest_of_each(lambda sizes: [ask(x) for x, _ in sizes], goal, [0], guess, search, step)[0]
+
+
+def find_smallest_of_each(
+    ask: Callable[[Sequence[tuple[int, int]]], Sequence[float]], goal: float, seeds: Sequence[int], guess: int,
+    search: Search, step: float = 1.5,
+) -> list[Smallest]:  # fmt: skip
+    """`find_smallest` for several seeds side by side: ``ask`` gets one round of questions (x, seed), and answers them
+    in order, so that they can train together."""
+    running = {seed: _smallest(goal, guess, search, step) for seed in seeds}
+    asked, found = {seed: next(one) for seed, one in running.items()}, dict[int, Smallest]()
+    while asked:
+        answers = ask([(x, seed) for seed, x in asked.items()])
+        for seed, answer in zip(list(asked), answers, strict=True):
+            try:
+                asked[seed] = running[seed].send(answer)
+            except StopIteration as end:
+                found[seed] = end.value
+                del asked[seed]
+    return [found[seed] for seed in seeds]
+
+
+def _smallest(goal: float, guess: int, search: Search, step: float) -> Generator[int, float, Smallest]:
+    """One search: it yields sizes, and is sent the accuracy of each."""
     enough, too_small, probes = None, None, []
     x: int | None = search.first(guess)
     while x is not None:
-        probes.append((x, ask(x)))
+        probes.append((x, (yield x)))
         if probes[-1][1] >= goal:
             enough = x
         else:

@@ -64,11 +64,13 @@ class Questions(eqx.Module):
     more: MoreAnswers | None = None  # further right answers, where the table has some
 
     @classmethod
-    def of(cls, problem: FactualRecall, *, columns: int = 0, n_outputs: int = 0) -> "Questions":
-        """The questions of ``problem``, padded to at least so many tokens and outputs."""
+    def of(cls, problem: FactualRecall, *, columns: int = 0, n_outputs: int = 0, rows: int = 0) -> "Questions":
+        """The questions of ``problem``, padded to at least so many tokens and outputs, and so many rows of facts."""
         U = problem.U
         n_outputs = max(n_outputs, len(U))
-        prompts = Prompts.of(problem.table, T=problem.T, n_noise=problem.n_noise, p=problem.p, columns=columns)
+        prompts = Prompts.of(
+            problem.table, T=problem.T, n_noise=problem.n_noise, p=problem.p, columns=columns, rows=rows
+        )
         spare = prompts.n_tokens - problem.n_tokens  # more rows of EOS, the last: no score is out of the way
         return cls(
             prompts=prompts,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from facthold._util.errors import find
+from facthold.memory.spread import spread_rows
 
 Drawn = Callable[[int, int, np.random.Generator], np.ndarray]  # of two sizes and a generator
 
@@ -21,8 +22,11 @@ EMBEDDINGS: Mapping[str, Drawn] = {
     # uniform on {-1, +1}^d / sqrt(d): the patterns of Hopfield networks
     "signs": lambda n, d, draw: np.where(draw.standard_normal((n, d)) > 0, 1, -1) / np.sqrt(d),
     "orthogonal": lambda n, d, draw: np.eye(n, d),  # only d of them: why superposition is needed (remark in 3.1)
+    "spread": spread_rows,  # as evenly as d allows: the paper's question about better embeddings (discussion)
 }
 """n rows in d dimensions."""
+AT_ONCE = ("orthogonal", "spread")
+"""Embeddings of all tokens are made together: some of them, or those of another stream, would not fit to the rest."""
 MAPS: Mapping[str, Drawn] = {
     "identity": lambda N, M, draw: np.arange(N),  # f*(x) = x: figure 1
     "injective": lambda N, M, draw: draw.permutation(M)[:N],  # distinct outputs, in random order

@@ -1,6 +1,7 @@
-"""Token embeddings: one row per token, all drawn independently, the same numbers on every machine.
+"""Token embeddings: one row per token, the same numbers on every machine.
 
-The tables for N and for N + 1 tokens share their first N rows, so that a search over N compares nested problems.
+Rows are drawn independently, and the tables for N and for N + 1 tokens share their first N rows, so that a search over
+N compares nested problems. Rows that are spread evenly are made together, and are not nested.
 """
 
 import jax
@@ -24,7 +25,7 @@ def host_generator(key: PRNGKeyArray) -> np.random.Generator:
 
 
 def embed(kind: str, n: int, d: int, *, key: PRNGKeyArray) -> Float[Array, "n d"]:
-    """The embeddings called ``kind``: 'sphere', 'gaussian', 'signs' or 'orthogonal'."""
+    """The embeddings called ``kind``: 'sphere', 'gaussian', 'signs', 'orthogonal' or 'spread'."""
     check_positive(n=n, d=d)
     if kind == "orthogonal" and n > d:
         raise ValueError(f"n={n} orthogonal rows do not fit in d={d} dimensions; take n <= {d}, or 'sphere'")

@@ -46,6 +46,15 @@ def bits_uniform(N: int, M: int, accuracy: Number = 1.0) -> float:
     return N * (math.log2(M) - spared)
 
 
+def welch(n: int, d: int) -> float:
+    """The least mean of the squared inner products of n different unit vectors in d dimensions (Welch, 1974).
+
+    The sum over all n^2 pairs is at least n^2 / d, and n of them are 1. Random vectors on the sphere have 1 / d.
+    """
+    check_positive(n=n, d=d)
+    return max(0.0, (n - d) / (d * (n - 1))) if n > 1 else 0.0
+
+
 def capacity_in_bits(bits: Callable[[int], float], B: Number) -> int:
     """The largest N with ``bits(N) <= B``, for bits that grow without bound in N.
 

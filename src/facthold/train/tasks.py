@@ -1,7 +1,7 @@
 """What a model is trained to do: a loss and an accuracy, both of a model and a key."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -20,6 +20,9 @@ from facthold.measure.recall import right
 from facthold.memory.associations import Problem
 from facthold.models.transformer import Transformer
 from facthold.train.protocols import BATCH
+
+Storing = TypeVar("Storing", bound="StoreAssociations")
+Recalling = TypeVar("Recalling", bound="RecallFacts")
 
 
 @jax.custom_vjp
@@ -89,9 +92,9 @@ class StoreAssociations(Task):
     offered: Bool[Array, " M"]  # the true outputs
 
     @classmethod
-    def of(cls, problem: Problem, *, pad: bool = True) -> "StoreAssociations":
-        """The task of storing ``problem``, padded up to the next size of the grid."""
-        n, m = (padded(problem.N), padded(problem.M)) if pad else (problem.N, problem.M)
+    def of(cls: type[Storing], problem: Problem, *, pad: bool = True, least: int = 0) -> Storing:
+        """The task of storing ``problem``, padded up to the next size of the grid, and at least to ``least``."""
+        n, m = (max(least, padded(size)) if pad else size for size in (problem.N, problem.M))
         return cls(longer(problem, n, m), jnp.asarray(np.arange(n) < problem.N), jnp.asarray(np.arange(m) < problem.M))
 
     def loss(self, model: Any, *, key: PRNGKeyArray | None = None) -> Float[Array, ""]:
@@ -135,11 +138,12 @@ class RecallFacts(Task):
 
     @classmethod
     def of(
-        cls, problem: FactualRecall, *, batch: int = BATCH, columns: int = 0, n_outputs: int = 0, sampled: bool = False
-    ) -> "RecallFacts":
-        """The task of recalling the facts of ``problem``, padded to at least so many tokens and outputs."""
+        cls: type[Recalling], problem: FactualRecall, *, batch: int = BATCH, columns: int = 0, n_outputs: int = 0,
+        rows: int = 0, sampled: bool = False,
+    ) -> Recalling:  # fmt: skip
+        """The task of recalling the facts of ``problem``, padded to at least so many tokens, outputs and rows."""
         check_positive(batch=batch)
-        return cls(Questions.of(problem, columns=columns, n_outputs=n_outputs), batch, sampled)
+        return cls(Questions.of(problem, columns=columns, n_outputs=n_outputs, rows=rows), batch, sampled)
 
     def loss(self, model: Transformer, *, key: PRNGKeyArray) -> Float[Array, ""]:
         asked, (k_facts, k_prompts) = self.questions, jax.random.split(key)
