@@ -19,7 +19,7 @@ from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge import tables
 from facthold.knowledge.edit import DRAWS, OWN_DRAWS
-from facthold.knowledge.model import FRESH, Model, load
+from facthold.knowledge.model import FRESH, Model, _pair, load
 from facthold.knowledge.rank_one import RIVALS, Change, Readout, Seen, _Problem, connected, rank_one, readout, see
 from facthold.knowledge.report import PROBES, Asked, Told, draws_of, named, said_again, specificity, still_held
 from facthold.measure.grids import grid_of_bits
@@ -587,7 +587,19 @@ def test_the_only_fact_can_be_edited(mlp: bool) -> None:
 
 
 def test_questions_that_are_no_pairs_are_named() -> None:
-    model = Model(*known.countries())
+    """Under test the types are checked before."""
     for wrong in (("France", "capital", "Paris"), ("France",), "France"):
         with pytest.raises(ValueError, match="is no pair of a subject and a relation"):
-            model.ask_all([wrong])
+            _pair(wrong)
+
+
+def test_a_chain_of_edits_is_judged_as_each_edit_by_itself() -> None:
+    """What one edit has found is where the next one begins: a model that was saved in between has to find the same."""
+    chained, alone = Model(*known.crowded()), Model(*known.crowded())
+    for s, r, a in (("s1", "r1", "a11"), ("s2", "r1", "a3"), ("s1", "r1", "a5")):
+        chained = chained.edit(s, r, a, in_place=True)
+        alone = Model(alone.model, alone.problem).edit(s, r, a, in_place=True)
+        assert chained.report == alone.report
+        fresh = Model(chained.model, chained.problem)
+        np.testing.assert_array_equal(chained.told.right, fresh.told.right)
+        np.testing.assert_array_equal(chained.told.said, fresh.told.said)

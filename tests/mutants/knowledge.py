@@ -48,8 +48,8 @@ EDIT = (
     Mutant(
         "edit: specificity judged on the old model",
         "knowledge/edit.py",
-        "_probed(now, row), asked_others.told(now)",
-        "_probed(now, row), asked_others.told(start)",
+        "_probed(now, row), known.prompts_of_all.told(now)",
+        "_probed(now, row), known.prompts_of_all.told(start)",
         tests=(
             f"{EYE}what_an_edit_costs_the_others_is_what_the_eye_sees",
             "knowledge/test_edit.py::test_what_an_edit_costs_is_judged_on_the_model_after_it",
@@ -58,8 +58,8 @@ EDIT = (
     Mutant(
         "edit: efficacy judged on the old model",
         "knowledge/edit.py",
-        "probes, then = _probed(now, row),",
-        "probes, then = _probed(start, row),",
+        "probes, everything = _probed(now, row),",
+        "probes, everything = _probed(start, row),",
         tests=(f"{EYE}an_edit_does_what_its_report_says",),
     ),
     Mutant(

@@ -20,7 +20,7 @@ from facthold.facts.problem import FactualRecall
 from facthold.knowledge import tables
 from facthold.knowledge.model import FRESH, Model
 from facthold.knowledge.rank_one import FEATURES, STABLE, Seen, rank_one, readout, see
-from facthold.knowledge.report import NOTHING, PROBES, Asked, Report, named, said_again
+from facthold.knowledge.report import NOTHING, PROBES, Report, named, said_again
 from facthold.memory.activations import ReLU
 from facthold.models.forward import Forward, prompts, table_prompts
 from facthold.models.judge import NONE, Verdicts, judge, judge_table, right_answers
@@ -46,8 +46,7 @@ def changed(
     draws = int(np.clip(ROWS // n, 2 if 2 * n * len(forward.last_map[1]) <= FEATURES else 1, DRAWS))
     seen, pairs = _contested(forward, after, row, wins, draws)
     before = judge_table(known.model, after, seed=FRESH)
-    asked_others = Asked.of(known, others)
-    told = asked_others.told(known)  # a new name is a new rival to all answers: what was right is judged without it
+    told = known.told.of(others)  # a new name is a new rival to all answers: what was right is judged without it
     asked = start if kind == "add" else known  # before, a new fact has no row, and a new answer is not said
     said = _mostly(asked, _probed(asked, row))
     had = known.table.right(row) if kind == "edit" else ()
@@ -59,7 +58,8 @@ def changed(
     def tried(model: Transformer, matrix: str, size: float, neurons: int = 0) -> Model:
         """Judged as it is kept: by the weights in float32, and by the table without what was forgotten."""
         now = Model(model, after)
-        probes, then = _probed(now, row), asked_others.told(now)
+        probes, everything = _probed(now, row), known.prompts_of_all.told(now)
+        then = everything.of(others)
         kept, unchanged = told.kept(then)
         lost, weaker = told.fallen(then)
         gone = others[lost]
@@ -72,7 +72,11 @@ def changed(
             len(gone), kind == "forget" and int((table.relations == table.relations[row]).sum()) == 1,
             named(earlier, was_gone & said_again(now)), len(told.right), weaker,
         )  # fmt: skip
-        return Model(model, tables.without(after, row) if kind == "forget" else after, report)
+        if kind != "edit":
+            return Model(model, tables.without(after, row) if kind == "forget" else after, report)
+        changed = Model(model, after, report)
+        vars(changed).update(prompts_of_all=known.prompts_of_all, told=everything)  # the next edit begins with these
+        return changed
 
     if _holds(_probed(start, row), table.right(row), kind).all():
         return tried(known.model, NOTHING, 0.0)

@@ -24,6 +24,7 @@ from facthold.models.transformer import Transformer
 
 if TYPE_CHECKING:
     from facthold.knowledge.locate import Location
+    from facthold.knowledge.report import Asked, Told
 
 TOP = 5  # answers that are shown, the one that is said among them
 FRESH = 1 << 20  # seeds of prompts that judge start here, far from those that a model or a change is made from
@@ -113,6 +114,16 @@ class Model:
     @cached_property
     def forward(self) -> Forward:
         return Forward.of(self.model, self.problem)
+
+    @cached_property
+    def prompts_of_all(self) -> "Asked":
+        """All facts in several fresh prompts, by which changes are judged."""
+        return knowledge.report.Asked.of(self)
+
+    @cached_property
+    def told(self) -> "Told":
+        """What it says in them."""
+        return self.prompts_of_all.told(self)
 
     @cached_property
     def names(self) -> tuple[Names, Names, Names]:

@@ -114,6 +114,10 @@ class Told:
     said: np.ndarray  # (prompts, facts), by name: numbers of tokens move when there are more of them
     right: Bool[np.ndarray, "draws n"]
 
+    def of(self, facts: Int[np.ndarray, " k"]) -> "Told":
+        """Of some of the facts alone."""
+        return Told(self.said[:, facts], self.right[:, facts])
+
     def kept(self, now: "Told") -> tuple[float, float]:
         """Of what was right here the share that still is in ``now``; of all that was said, the share that still is."""
         return _mean(now.right[self.right]), _mean(now.said == self.said)
