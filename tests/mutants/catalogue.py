@@ -7,6 +7,7 @@ from mutants import (
     context_truncation,
     context_words,
     knowledge,
+    language_models,
     learning,
     ledger,
     measures,
@@ -33,6 +34,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *recovery.MUTANTS,
     *optimisers.MUTANTS,
     *sharp.MUTANTS,
+    *language_models.MUTANTS,
 )
 
 QUICK = (
@@ -60,6 +62,11 @@ UNTRIED: frozenset[str] = frozenset(
         "sharp law: rivals that are not active may be above",
         "listwise: half of the tail",
         "listwise law: the answer moves twice as far",
+        "later: what a change does at later tokens is not computed",
+        "ablation: parts are replaced by themselves",
+        "where: the layer is chosen by the most that is left",
+        "parts: the last norm's gain is left out",
+        "parts: the runner-up is the answer",
     }
 )
 """Faults that `make mutants` has not tried yet: the table says so."""
