@@ -47,5 +47,6 @@ def mean_by(weights: np.ndarray, values: np.ndarray, groups: Sequence[str] | Non
     if groups is None:
         return (weights * values).sum(1) / weights.sum(1)
     names = np.array(groups)
-    each = [mean_by(weights[:, names == name], values[names == name]) for name in dict.fromkeys(groups)]
-    return np.nanmean(each, axis=0)
+    each = np.array([mean_by(weights[:, names == name], values[names == name]) for name in dict.fromkeys(groups)])
+    drawn = ~np.isnan(each)  # groups of which no fact was drawn are left out
+    return np.where(drawn, each, 0.0).sum(0) / drawn.sum(0)

@@ -34,6 +34,7 @@ def draw(rows: Sequence[Values]) -> "style.Canvas":
                 one.plot(right[:, half].mean(1), line, **style.mark(i), ms=3, lw=1.2, label=f"{name}, {which}")
         one.set(title=f"without one layer's part at {words}", xlabel="layer", ylabel="share still right",
                 ylim=(-0.03, 1.05))  # fmt: skip
+        one.xaxis.get_major_locator().set_params(integer=True)
         style.frame(one)
     style.legend(axes[0], loc="lower left")
     _draw_sums(axes[2], facts)
@@ -69,6 +70,7 @@ def _draw_layers(axes: "Axes", rows: Sequence[Values]) -> None:
             axes.plot(part, line, **style.mark(i), ms=3, lw=1.2, label=f"{name}, against {contrast}")
     axes.axhline(0, color="black", lw=0.6)
     axes.set(title="parts of the margin by layer", xlabel="layer", ylabel="mean part of the margin (logits)")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     style.frame(axes)
     style.legend(axes, loc="upper left")
 
