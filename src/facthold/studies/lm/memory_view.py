@@ -8,6 +8,7 @@ import numpy as np
 from facthold.lab import Values, style
 from facthold.studies.lm.memory_claims import choose, judged, known, majority, random, recall
 from facthold.studies.lm.resampling import flags
+from facthold.studies.lm.where_view import count_layers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +31,7 @@ def _draw_layers(axes: "Axes", rows: Sequence[Values]) -> None:
         shares = [flags(text)[known(r)].mean() for text in r["whole"]]
         axes.plot(shares, **style.mark(i), ms=3, lw=1.2, label=r["relation"])
     axes.set(title="each layer's W_OV", xlabel="layer", ylabel="share of known facts recalled", ylim=(-0.02, 1.03))
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    count_layers(axes)
     style.frame(axes)
     style.legend(axes, loc="upper left")
 

@@ -23,6 +23,13 @@ def split(rows: Sequence[Values]) -> tuple[list[Values], list[Values]]:
     return [r for r in rows if "attention last" in r], [r for r in rows if "heads last" in r]
 
 
+def count_layers(axes: "Axes") -> None:
+    """Layers have whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
 def draw(rows: Sequence[Values]) -> "style.Canvas":
     layers, _ = split(rows)
     canvas, axes = style.panels(4, width=5.6, height=3.6, rows=2)
@@ -34,7 +41,7 @@ def draw(rows: Sequence[Values]) -> "style.Canvas":
                 one.plot(right[:, half].mean(1), line, **style.mark(i), ms=3, lw=1.2, label=f"{name}, {which}")
         one.set(title=f"without one layer's part at {words}", xlabel="layer", ylabel="share still right",
                 ylim=(-0.03, 1.05))  # fmt: skip
-        one.xaxis.get_major_locator().set_params(integer=True)
+        count_layers(one)
         style.frame(one)
     style.legend(axes[0], loc="lower left")
     _draw_sums(axes[2], facts)
@@ -70,7 +77,7 @@ def _draw_layers(axes: "Axes", rows: Sequence[Values]) -> None:
             axes.plot(part, line, **style.mark(i), ms=3, lw=1.2, label=f"{name}, against {contrast}")
     axes.axhline(0, color="black", lw=0.6)
     axes.set(title="parts of the margin by layer", xlabel="layer", ylabel="mean part of the margin (logits)")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    count_layers(axes)
     style.frame(axes)
     style.legend(axes, loc="upper left")
 
