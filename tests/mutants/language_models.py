@@ -53,14 +53,14 @@ MUTANTS = (
         "lm/model.py",
         '        W_V = w["W_V"].reshape(c.G, c.d_h, c.d) * w["g_A"]',
         '        W_V = w["W_V"].reshape(c.G, c.d_h, c.d)',
-        claims=("lm-matrix-recalls@quick",),
+        claims=("lm-matrix-capitals@quick",),
     ),
     Mutant(
         "matrices: transposed",
         "lm/matrices.py",
         "        return np.asarray(right(self.keys @ W.T @ self.outputs.T, self.f))",
         "        return np.asarray(right(self.keys @ W @ self.outputs.T, self.f))",
-        claims=("lm-matrix-recalls",),
+        claims=("lm-matrix-recalls", "lm-matrix-capitals"),
         tests=("studies/lm/test_memory_matrix.py::test_the_planted_matrix_recalls_what_is_known",),
     ),
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
         "studies/lm/memory_claims.py",
         "    return int(np.nanmean(shares, axis=0).argmax())",
         "    return int(np.nanmean(shares, axis=0).argmin())",
-        claims=("lm-matrix-recalls",),
+        claims=("lm-matrix-recalls", "lm-matrix-capitals"),
         tests=("studies/lm/test_memory_matrix.py::test_recall_holds_and_fails",),
     ),
     Mutant(

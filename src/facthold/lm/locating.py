@@ -97,7 +97,7 @@ def locate(
     later, how = _later(model, tokens, asked, rows)
     best = int(logits.argmax())
     rival = CONTRASTS[ANSWERS] if against == ANSWERS else _text(model, int(rivals[0]))
-    rival += ", the runner-up" if against == RUNNER_UP else ""
+    rival = f"{rival!r}, the runner-up" if against == RUNNER_UP else rival
     return Location(
         prompt, answer, rival, _text(model, best),
         margin=float(parts.margin[0]), embedding=float(parts.embedding[0]), attention=float(parts.heads[0].sum()),

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from facthold.lm.forward import scale
 from facthold.lm.model import LanguageModel, batches
+from facthold.lm.prompts import TEMPLATES
 from facthold.lm.questions import Question
 from facthold.measure.recall import right
 
@@ -28,14 +29,19 @@ class Probed:
         return np.asarray(right(self.keys @ W.T @ self.outputs.T, self.f))
 
 
+def words_before(relation: str) -> str:
+    """What stands before a subject in the first template of a relation that does not begin with it: at the beginning of
+    a text there is no space before a name, which makes it another token, of which a model knows less."""
+    return next(before for words in TEMPLATES[relation] if (before := words.partition("{}")[0]))
+
+
 def probed(model: LanguageModel, questions: Sequence[Question], answers: np.ndarray) -> Probed:
     """Keys: the stream at the subject's last token after layer 0, over its root mean square (the gain is in W_OV).
     Outputs: the unembeddings of the relation's answers times the last norm's gain, as logits read them."""
     first = replace(model, config=replace(model.config, L=1), layers=model.layers[:1])
     found = np.zeros((len(questions), model.config.d), np.float32)
-    for places, batch in batches([q.tokens for q in questions]):
-        at = np.array([questions[i].subject for i in places])
-        x = first.run(batch, keep=[("stream", 1)], at=at, logits=False)["stream", 1][:, 0]
+    for places, batch in batches([model.encode(words_before(q.fact[1]) + q.fact[0]) for q in questions]):
+        x = first.run(batch, keep=[("stream", 1)], at=batch.last, logits=False)["stream", 1][:, 0]
         found[places] = x * scale(x, model.config.eps)[:, None]
     f = np.searchsorted(answers, [q.answer for q in questions])
     return Probed(jnp.asarray(found), model.U[answers] * model.g, jnp.asarray(f))

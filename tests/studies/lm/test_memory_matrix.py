@@ -6,12 +6,12 @@ import pytest
 
 from facthold.lab import Values
 from facthold.lm.library import load
-from facthold.lm.matrices import probed, scrambled, truncated
+from facthold.lm.matrices import probed, scrambled, truncated, words_before
 from facthold.lm.prompts import facts_for
 from facthold.lm.questions import answers, questions
 from facthold.lm.tiny import LAYER, OF_SUBJECTS
 from facthold.measure.probes import probe
-from facthold.studies.lm.memory_claims import OF_LOW_RANK, RECALLS, choose, judge_rank, judge_recall
+from facthold.studies.lm.memory_claims import OF_CAPITALS, OF_LOW_RANK, RECALLS, choose, judge_rank, judge_recall
 from facthold.studies.lm.memory_matrix import LmMatrix
 from facthold.studies.lm.resampling import bits
 
@@ -44,6 +44,16 @@ def test_the_planted_matrix_recalls_what_is_known() -> None:
     assert problem.recalled(model.ov(LAYER, head=OF_SUBJECTS))[known].all()
     share = probe(model.ov(LAYER), problem.keys, problem.outputs, problem.f)
     assert float(share) == pytest.approx(recalled.mean())
+
+
+def test_keys_are_read_where_a_name_has_a_space_before_it() -> None:
+    assert words_before("capital") == "The capital of "
+    assert words_before("region") == "The continent on which "
+    model, rows = load("tiny"), facts_for("tiny", ["capital"])
+    q = questions(model, rows)[0]
+    key = probed(model, [q], answers(model, rows)).keys[0]
+    whole = model.run(model.batch([f"The capital of {q.fact[0]} is"]), keep=[("stream", 1)])["stream", 1][0, q.subject]
+    np.testing.assert_allclose(key, whole / np.sqrt((whole**2).mean() + model.config.eps), rtol=1e-4, atol=1e-5)
 
 
 def test_truncation_is_the_best_approximation() -> None:
@@ -80,7 +90,9 @@ def test_recall_holds_and_fails() -> None:
     assert judge_recall([row(random=0.95)]).verdict == "fails"
     same = dict(row()) | {"answers": [0] * 80}
     assert judge_recall([same]).verdict == "fails"
-    assert "(in one model, SmolLM2" in RECALLS.statement
+    assert all("(in one model, SmolLM2" in claim.statement for claim in (RECALLS, OF_CAPITALS))
+    assert OF_CAPITALS.changed
+    assert {cell.relation for cell in OF_CAPITALS.cells("smoke")} == {"capital"}  # type: ignore[attr-defined]
 
 
 def test_rank_holds_and_fails() -> None:
