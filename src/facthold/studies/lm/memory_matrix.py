@@ -59,6 +59,7 @@ class LmMatrix(LmCell):
             by_rank.append([bits(problem.recalled(one)[known]) for one in truncated(W, self.ranks)])
             heads.append([bits(problem.recalled(model.ov(i, head=h))[known]) for h in range(c.H)])
         return {
+            "accuracy": float(known.mean()),  # of the whole model
             "subjects": [q.fact[0] for q in asked], "answers": [int(f) for f in problem.f],
             "held": bits([held(q.fact[0]) for q in asked]), "known": bits(known),
             "unknown": bits([not q.best for q in asked]), "whole": whole, "random": control, "shuffled": shuffles,

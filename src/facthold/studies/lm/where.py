@@ -40,9 +40,13 @@ class LmWhere(LmCell):
         from facthold.lm.questions import POSITIONS, answers, held, questions
 
         model, rows = self.opened(), self.facts([self.relation])
-        asked = [q for q in questions(model, rows) if q.known][: self.facts_each]
+        everything = questions(model, rows)
+        asked = [q for q in everything if q.known][: self.facts_each]
         own = np.array([q.answer for q in asked])
-        found: Result = {"subjects": [q.fact[0] for q in asked], "held": bits([held(q.fact[0]) for q in asked])}
+        found: Result = {
+            "accuracy": float(np.mean([q.known for q in everything])),  # of all facts that can be judged
+            "subjects": [q.fact[0] for q in asked], "held": bits([held(q.fact[0]) for q in asked]),
+        }  # fmt: skip
         for name, parts in margins(model, asked, answers(model, rows)).items():
             found |= {
                 f"margin {name}": parts.margin.tolist(), f"embedding {name}": parts.embedding.tolist(),

@@ -33,6 +33,8 @@ def count_layers(axes: "Axes") -> None:
 def draw(rows: Sequence[Values]) -> "style.Canvas":
     layers, _ = split(rows)
     canvas, axes = style.panels(4, width=5.6, height=3.6, rows=2)
+    if not layers:  # heads alone are stored so far: they are in the lines below
+        return canvas
     facts = Facts(layers)
     for one, (position, words) in zip(axes[:2], POSITIONS.items(), strict=True):
         for i, (place, name) in enumerate(PLACES.items()):
@@ -85,6 +87,12 @@ def _draw_layers(axes: "Axes", rows: Sequence[Values]) -> None:
 def lines(rows: Sequence[Values]) -> list[str]:
     """What was chosen, what is left without it, and the margin by contrast; heads by how many answers they cost."""
     layers, heads = split(rows)
+    found = _layers(layers) if layers else []
+    return found + [line for position in POSITIONS for line in _heads(heads, position)]
+
+
+def _layers(layers: Sequence[Values]) -> list[str]:
+    """The layers that were chosen, and margins by contrast."""
     facts, found = Facts(layers), []
     for position, where in POSITIONS.items():
         for place, name in PLACES.items():
@@ -108,7 +116,7 @@ def lines(rows: Sequence[Values]) -> list[str]:
         )
         without = flags(row["attention last"][choose(facts)]).mean()
         found.append(f"{row['relation']}: {'; '.join(parts)}; right without layer {choose(facts)}: {without:.2f}")
-    return found + [line for position in POSITIONS for line in _heads(heads, position)]
+    return found
 
 
 def _heads(rows: Sequence[Values], position: str) -> list[str]:
