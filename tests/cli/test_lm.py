@@ -51,6 +51,25 @@ def test_what_it_knows_is_a_table_and_json(folder: Path, run: Run) -> None:
     assert [row["judged"] for row in json.loads(out)] == [16, 16, 13, 16]
 
 
+def test_a_margin_is_taken_apart(folder: Path, run: Run) -> None:
+    prompt = "The capital of France is"
+    code, out, _ = run("lm", "locate", prompt, "--answer", "Paris", "--model", "tiny", "--top", "2")
+    assert code == 0
+    assert out.startswith("The capital of France is: Paris by a margin of")
+    assert "layer 1 head 0" in out
+    assert "its mean over 15 other prompts of capital" in " ".join(out.split())
+    code, out, _ = run("lm", "locate", prompt, "--answer", "Paris", "--model", "tiny", "--against", "answers", "--json")
+    found = json.loads(out)
+    total = found["embedding"] + sum(part["contribution"] for part in found["parts"])
+    assert total == pytest.approx(found["margin"], rel=1e-5)
+    assert found["rival"] == "the mean of the relation's answers"
+    options = ("--answer", "Paris", "--against", "Rome", "--layer", "1", "--model", "tiny")
+    code, out, _ = run("lm", "locate", "In the city of", *options)
+    assert code == 0
+    assert "replaced by zero" in out
+    assert "layer 0" not in out
+
+
 def test_wrong_calls_are_a_line(folder: Path, refuses: Callable[..., str]) -> None:
     (folder / "none.txt").write_text("\n")
     (folder / "bad.gguf").write_text("subject,relation\n")
@@ -67,6 +86,16 @@ def test_wrong_calls_are_a_line(folder: Path, refuses: Callable[..., str]) -> No
         (("ask", "a", "--model", "no.gguf"), "--model no.gguf: there is no such file"),
         (("knows", "--model", "tiny", "--shots", "99"), "--shots 99: there are 15 other facts"),
         (("knows", "--model", "tiny", "--shots", "-1"), "--shots -1 must be at least 0"),
+        (("locate", "a", "--model", "tiny"), "give the --answer whose margin"),
+        (("locate", " ", "--answer", "Paris", "--model", "tiny"), "the prompt is empty"),
+        (("locate", "a", "--answer", " ", "--model", "tiny"), "answer is empty; give a word"),
+        (("locate", "a", "--answer", "Xanadu", "--model", "tiny"), "--answer Xanadu is not one token of the model"),
+        (("locate", "a", "--answer", "Paris", "--layer", "3", "--model", "tiny"), "--layer 3: the model has 3"),
+        (("locate", "a", "--answer", "Paris", "--relation", "kapital", "--model", "tiny"), "unknown relation"),
+        (("locate", "a", "--answer", "Paris", "--against", "answers", "--model", "tiny"), "needs a relation"),
+        (("locate", "a", "--answer", "Paris", "--against", "Paris", "--model", "tiny"), "is the answer itself"),
+        (("locate", "a", "--answer", "Paris", "--against", "Xanadu", "--model", "tiny"), "--against Xanadu is not one"),
+        (("locate", "a", "--answer", "Paris", "--top", "0", "--model", "tiny"), "--top 0 must be"),
         (("asks", "a"), "unknown command of lm 'asks'; did you mean 'ask'?"),
     ):
         assert says in refuses("lm", *arguments), arguments

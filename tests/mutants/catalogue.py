@@ -8,6 +8,7 @@ from mutants import (
     context_words,
     embeddings,
     knowledge,
+    language_models,
     learning,
     ledger,
     lm,
@@ -37,6 +38,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *sharp.MUTANTS,
     *lm.MUTANTS,
     *embeddings.MUTANTS,
+    *language_models.MUTANTS,
 )
 
 QUICK = (
@@ -64,6 +66,16 @@ UNTRIED: frozenset[str] = frozenset(
         "sharp law: rivals that are not active may be above",
         "listwise: half of the tail",
         "listwise law: the answer moves twice as far",
+        "later: what a change does at later tokens is not computed",
+        "ablation: parts are replaced by themselves",
+        "where: the layer is chosen by the most that is left",
+        "parts: the last norm's gain is left out",
+        "parts: the runner-up is the answer",
+        "matrices: values without the norm's gain",
+        "matrices: transposed",
+        "memory matrix: the layer that recalls least is chosen",
+        "truncated: the smallest singular values are kept",
+        "truncated: singular values are left out",
     }
 )
 """Faults that `make mutants` has not tried yet: the table says so."""

@@ -1,5 +1,6 @@
 """facthold lm: a real language model, fetched, asked, and examined."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from facthold.lm.fetch import SMOLLM2, TINY, MissingModel, fetch, missing, name_
 
 if TYPE_CHECKING:
     from facthold.lm.asking import Continued
+    from facthold.lm.locating import Location, Part
     from facthold.lm.model import LanguageModel
 
 Model = Annotated[
@@ -135,3 +137,67 @@ def knows(
         f"left out: {count(ambiguous, 'fact')} whose first token another answer has too, and {contained} whose answer "
         "contains the subject's name or is contained in it"
     )
+
+
+@command(short_help="what each head and MLP adds to an answer")
+def locate(
+    prompt: Annotated[str, typer.Argument(help="The beginning of a sentence.", metavar="PROMPT")],
+    answer: Annotated[str | None, o.named("--answer", "What is to come next: a word of one token.")] = None,
+    against: Annotated[
+        str, o.named("--against", "runner-up, answers (the mean of the relation's), or a token.", metavar="RIVAL")
+    ] = "runner-up",
+    relation: Annotated[
+        str | None,
+        o.named("--relation", "Whose answers (default: by the prompt's words, where they are a template's)."),
+    ] = None,
+    layer: Annotated[int | None, o.named("--layer", "The parts of this layer alone, counted from 0.")] = None,
+    top: int = typer.Option(12, "--top", help="Parts to show, each with the margin without it; the rest is one row."),
+    model: Model = None,
+    json: o.Json = False,
+) -> None:
+    """Take the margin of an answer apart: what each head and each MLP adds to it, and what is left without it.
+
+    With the last norm's scale as it is, the parts sum to the margin. How much is attention and how much MLP depends on
+    --against. As in: facthold lm locate "The capital of France is" --answer Paris
+    """
+    Between(least=1).check("top", top)
+    if answer is None:
+        raise ValueError("give the --answer whose margin is to be taken apart, as in --answer Paris")
+    from facthold.lm.locating import locate as locate_answer
+    from facthold.lm.prompts import facts_for
+    from facthold.lm.questions import relation_of
+
+    language_model = opened(model)
+    rows = facts_for(name_of(model)) if relation or relation_of(prompt) else []
+    found = locate_answer(
+        language_model, prompt, answer, rows, against=against, relation=relation, layer=layer, top=top
+    )  # fmt: skip
+    print_json(found.as_json()) if json else _show_location(found, top, layer)
+
+
+def _show_location(found: "Location", top: int, layer: int | None) -> None:
+    found = printable(found)
+    paragraph(
+        f"{found.prompt}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}; the model says "
+        f"{found.says}\n{found.sentence}"
+    )
+    rows: list[dict[str, Any]] = [
+        vars(part) | {"then": part.says if part.changed else "the same"} for part in found.parts[:top]
+    ]
+    blank: dict[str, Any] = {"ablated": None, "then": None}
+    rest = found.parts[top:]
+    if rest:
+        rows.append(blank | {"name": f"the rest, {count(len(rest), 'part')}", "contribution": _sum(rest)})
+    if layer is None:
+        rows.append(blank | {"name": "embedding", "contribution": found.embedding})
+        rows.append(blank | {"name": "margin", "contribution": found.margin})
+    show(
+        "",
+        {"part": "{name}", "adds": "{contribution:.3g}", "margin without": "{ablated:.3g}", "says then": "{then}"},
+        rows,
+    )
+    paragraph(f"without a part: at the last token it is replaced by {found.replaced_by}")
+
+
+def _sum(parts: "Sequence[Part]") -> float:
+    return sum(part.contribution for part in parts)

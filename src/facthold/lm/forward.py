@@ -26,13 +26,16 @@ def scale(x: Float[Array, "*b d"], eps: float) -> Float[Array, "*b"]:
 
 
 def turned(
-    x: Float[Array, "b T n d_h"], theta: float, factors: Float[Array, "half"] | None
-) -> Float[Array, "b T n d_h"]:
-    """Rotary positions: pair i of a head's numbers turned by its position times theta^(-2 i / d_h)."""
+    x: Float[Array, "b T n d_h"], theta: float, factors: Float[Array, "half"] | None,
+    positions: Int[Array, "b T"] | None = None,
+) -> Float[Array, "b T n d_h"]:  # fmt: skip
+    """Rotary positions: pair i of a head's numbers turned by its position (by default 0, 1, ...) times
+    theta^(-2 i / d_h)."""
     d_h = x.shape[-1]
     rate = theta ** (-jnp.arange(0, d_h, 2, dtype=jnp.float32) / d_h)
-    angle = jnp.arange(x.shape[1], dtype=jnp.float32)[:, None] * (rate if factors is None else rate / factors)
-    cos, sin = jnp.cos(angle)[:, None], jnp.sin(angle)[:, None]  # over the heads
+    t = jnp.arange(x.shape[1], dtype=jnp.float32) if positions is None else positions.astype(jnp.float32)
+    angle = t[..., None] * (rate if factors is None else rate / factors)
+    cos, sin = jnp.cos(angle)[..., None, :], jnp.sin(angle)[..., None, :]  # over the heads
     even, odd = x[..., 0::2], x[..., 1::2]
     return jnp.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(x.shape)
 

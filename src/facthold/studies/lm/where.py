@@ -1,0 +1,142 @@
+"""Where a language model reads a fact: the parts of its margin, and what is left of its answers without each part."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from facthold.lab import Cell, Figure, Result, Values, style
+from facthold.lab.fields import Between, Each, OneOf
+from facthold.lm.fetch import SMOLLM2, TINY
+from facthold.lm.prompts import TEMPLATES
+from facthold.studies.lm.base import FETCHED, LmCell, named
+from facthold.studies.lm.resampling import bits
+
+Relation = Annotated[str, OneOf(TEMPLATES)]
+Facts = Annotated[int, Between(least=4)]
+PLACES = ("attention", "mlp")
+LAYERS, HEADS = 30, 9  # of the fetched model, for guesses at what a cell costs
+POSITIONS = 4  # of a question that are computed again after a change, about, both places together
+
+
+@dataclass(frozen=True, kw_only=True)
+class LmWhere(LmCell):
+    """The known facts of one relation, at most so many: the parts of their margins, and answers without each layer's
+    attention and MLP, at the subject's last token and at the last token."""
+
+    kind: ClassVar[str] = "lm-where"
+    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
+
+    relation: Relation
+    facts_each: Facts = 40
+
+    @property
+    def cost(self) -> float:
+        return self.seconds(250) + self.seconds(self.facts_each * 2 * LAYERS * POSITIONS / 2, 1)
+
+    def run(self) -> Result:
+        import numpy as np
+
+        from facthold.lm.ablation import later, margins, without_layers
+        from facthold.lm.questions import POSITIONS, answers, held, questions
+
+        model, rows = self.opened(), self.facts([self.relation])
+        everything = questions(model, rows)
+        asked = [q for q in everything if q.known][: self.facts_each]
+        own = np.array([q.answer for q in asked])
+        found: Result = {
+            "accuracy": float(np.mean([q.known for q in everything])),  # of all facts that can be judged
+            "subjects": [q.fact[0] for q in asked], "held": bits([held(q.fact[0]) for q in asked]),
+        }  # fmt: skip
+        for name, parts in margins(model, asked, answers(model, rows)).items():
+            found |= {
+                f"margin {name}": parts.margin.tolist(), f"embedding {name}": parts.embedding.tolist(),
+                f"attention {name}": parts.attentions.sum(1).tolist(), f"mlp {name}": parts.mlps.sum(1).tolist(),
+                f"attentions {name}": parts.attentions.mean(0).tolist(), f"mlps {name}": parts.mlps.mean(0).tolist(),
+                f"heads {name}": parts.heads.mean(0).tolist(),
+            }  # fmt: skip
+        for position in POSITIONS:
+            run = later(model, asked, position)
+            found |= {f"{place} {position}": [bits(row) for row in without_layers(run, own, place)] for place in PLACES}
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class LmHeads(LmCell):
+    """The known facts of one relation, at most so many: answers without each head."""
+
+    kind: ClassVar[str] = "lm-heads"
+    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
+
+    relation: Relation
+    facts_each: Facts = 40
+
+    @property
+    def cost(self) -> float:
+        return self.seconds(250) + self.seconds(self.facts_each * HEADS * LAYERS * POSITIONS / 2, 1)
+
+    def run(self) -> Result:
+        import numpy as np
+
+        from facthold.lm.ablation import later, without_heads
+        from facthold.lm.questions import POSITIONS, held, questions
+
+        model = self.opened()
+        asked = [q for q in questions(model, self.facts([self.relation])) if q.known][: self.facts_each]
+        own = np.array([q.answer for q in asked])
+        found: Result = {"subjects": [q.fact[0] for q in asked], "held": bits([held(q.fact[0]) for q in asked])}
+        for position in POSITIONS:
+            whole = without_heads(later(model, asked, position), own)
+            found[f"heads {position}"] = [[bits(head) for head in layer] for layer in whole]
+        return found
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Relations, and how many of their known facts: for layers, and for heads, which are many."""
+
+    model: str  # 'tiny', the SHA-256 of a file, or its path
+    relations: Annotated[tuple[str, ...], Each(Relation, distinct=True)] = tuple(TEMPLATES)
+    facts_each: Facts = 40
+    facts_heads: Facts = 16
+
+
+PRESETS = {
+    "smoke": Grid(model=TINY),
+    "quick": Grid(model=FETCHED),
+    "paper": Grid(model=FETCHED, facts_each=250, facts_heads=100),
+}
+
+
+def layer_cells(grid: Grid) -> list[Cell]:
+    """What the claims need: all but the heads."""
+    return [LmWhere(model=named(grid.model), relation=r, facts_each=grid.facts_each) for r in grid.relations]
+
+
+def cells(grid: Grid) -> list[Cell]:
+    model = named(grid.model)
+    return layer_cells(grid) + [
+        LmHeads(model=model, relation=r, facts_each=grid.facts_heads) for r in grid.relations
+    ]  # fmt: skip
+
+
+def plot(rows: Sequence[Values]) -> "style.Canvas":
+    from facthold.studies.lm.where_view import draw
+
+    return draw(rows)
+
+
+def says(rows: Sequence[Values]) -> list[str]:
+    from facthold.studies.lm.where_view import lines
+
+    return lines(rows)
+
+
+FIGURE = Figure(
+    "lm-where", "Where a language model reads facts", "beyond the paper: its discussion",
+    f"Known facts about countries in {SMOLLM2.name} (preset smoke: in a made-up model of three layers). Top: answers "
+    "that are still right when one layer's attention, or its MLP, is replaced at one token by its mean over the other "
+    "prompts of the relation; the half of the subjects on which the layer was chosen and the half on which it is "
+    "judged are drawn apart. Bottom: the exact parts of the margin with the last norm's scale frozen, against the mean "
+    "of the relation's answers and against the runner-up.",
+    PRESETS, cells, plot, says=says,
+)  # fmt: skip

@@ -1,0 +1,90 @@
+"""Faults in what is asked of a real language model; claims that need the fetched one are tried where it is there."""
+
+from mutants.harness import Mutant
+
+LATER = "lm/test_later.py::test_a_change_leads_to_what_the_whole_model_says"
+WHERE = "studies/lm/test_where.py::test_"
+
+MUTANTS = (
+    Mutant(
+        "later: what a change does at later tokens is not computed",
+        "lm/later.py",
+        "        return model.unembed(x[self.rows, self.ends])",
+        "        return model.unembed(x[self.rows, 0])",
+        tests=(f"{LATER}[heads-middle]",),
+    ),
+    Mutant(
+        "ablation: parts are replaced by themselves",
+        "lm/later.py",
+        "        return (there.sum(0) - there) / (len(there) - 1)",
+        "        return there",
+        claims=("lm-one-layer",),
+        tests=(
+            f"{WHERE}ablation_finds_what_was_put_there",
+            "lm/test_later.py::test_means_are_those_of_the_other_prompts",
+        ),
+    ),
+    Mutant(
+        "where: the layer is chosen by the most that is left",
+        "studies/lm/where_claims.py",
+        "    return int(facts.right(what)[:, ~facts.held].mean(1).argmin())",
+        "    return int(facts.right(what)[:, ~facts.held].mean(1).argmax())",
+        claims=("lm-one-layer",),
+        tests=(f"{WHERE}one_layer_holds_and_fails",),
+    ),
+    Mutant(
+        "parts: the last norm's gain is left out",
+        "lm/parts.py",
+        "    read = direction * model.g * scale(run.final, c.eps)[:, None]",
+        "    read = direction * scale(run.final, c.eps)[:, None]",
+        claims=("lm-contrast@quick",),
+        tests=(f"{WHERE}parts_sum_to_the_margin_which_is_that_of_the_logits",),
+    ),
+    Mutant(
+        "parts: the runner-up is the answer",
+        "lm/ablation.py",
+        "    logits[np.arange(len(own)), own] = -np.inf",
+        "    logits[np.arange(len(own)), own] = np.inf",
+        claims=("lm-contrast@quick",),
+        tests=(f"{WHERE}parts_sum_to_the_margin_which_is_that_of_the_logits",),
+    ),
+    Mutant(
+        "matrices: values without the norm's gain",
+        "lm/model.py",
+        '        W_V = w["W_V"].reshape(c.G, c.d_h, c.d) * w["g_A"]',
+        '        W_V = w["W_V"].reshape(c.G, c.d_h, c.d)',
+        claims=("lm-matrix-capitals@quick",),
+    ),
+    Mutant(
+        "matrices: transposed",
+        "lm/matrices.py",
+        "        return np.asarray(right(self.keys @ W.T @ self.outputs.T, self.f))",
+        "        return np.asarray(right(self.keys @ W @ self.outputs.T, self.f))",
+        claims=("lm-matrix-recalls", "lm-matrix-capitals"),
+        tests=("studies/lm/test_memory_matrix.py::test_the_planted_matrix_recalls_what_is_known",),
+    ),
+    Mutant(
+        "memory matrix: the layer that recalls least is chosen",
+        "studies/lm/memory_claims.py",
+        "    return int(np.nanmean(shares, axis=0).argmax())",
+        "    return int(np.nanmean(shares, axis=0).argmin())",
+        claims=("lm-matrix-recalls", "lm-matrix-capitals"),
+        tests=("studies/lm/test_memory_matrix.py::test_recall_holds_and_fails",),
+    ),
+    Mutant(
+        "truncated: the smallest singular values are kept",
+        "lm/matrices.py",
+        "    return [(left[:, :k] * s[:k]) @ right_side[:k] for k in ranks]",
+        "    return [(left[:, -k:] * s[-k:]) @ right_side[-k:] for k in ranks]",
+        claims=("lm-matrix-rank",),
+        tests=("studies/lm/test_memory_matrix.py::test_truncation_is_the_best_approximation",),
+    ),
+    Mutant(
+        "truncated: singular values are left out",
+        "lm/matrices.py",
+        "    left, s, right_side = jnp.linalg.svd(W, full_matrices=False)",
+        "    left, s, right_side = (jnp.sign(part) for part in jnp.linalg.svd(W, full_matrices=False))",
+        claims=("lm-matrix-rank@quick",),
+        tests=("studies/lm/test_memory_matrix.py::test_truncation_is_the_best_approximation",),
+    ),
+)
