@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from facthold.lab import Cell, Figure, Result, Values, style
-from facthold.lab.fields import Each, OneOf, Repeats, Whole
+from facthold.lab.fields import Between, Each, OneOf, Repeats, Whole
 from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.prompts import TEMPLATES
 from facthold.studies.judging import grouped
 from facthold.studies.lm.base import FETCHED, LmCell, named
 
 Relation = Annotated[str, OneOf(TEMPLATES)]
+MOST_SHOTS = 64  # examples: more would not fit into the context
+Shots = Annotated[int, Between(least=0, most=MOST_SHOTS)]
 TOKENS = {0: 12, 3: 40}  # of a prompt, about, by its examples
 MEASURES = {"rank_1": "first of all tokens", "top_5": "among the first five", "best": "first of the relation's answers"}
 BASELINES = {"majority": "the most frequent answer", "copying": "the subject's own first token"}
@@ -25,7 +27,7 @@ class LmKnows(LmCell):
     counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
 
     relation: Relation
-    shots: Whole = 0
+    shots: Shots = 0
     template: Whole = 0
     seed: int = 0  # of the examples
 
@@ -62,7 +64,7 @@ class Grid:
 
     model: str  # 'tiny', the SHA-256 of a file, or its path
     relations: Annotated[tuple[str, ...], Each(Relation, distinct=True)] = tuple(TEMPLATES)
-    shots: Whole = 3
+    shots: Shots = 3
     n_seeds: Repeats = 1  # draws of the examples
     templates: Repeats = 1  # words of the prompts without examples: the first so many
 
