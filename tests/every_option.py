@@ -57,6 +57,7 @@ BASES = {
     "bench": ["--seconds 0.01"],
     "lm ask": ["France --model tiny"],
     "lm knows": ["--model tiny --store new.sqlite"],
+    "lm truncate": ["France --model tiny --layer 1"],
 }  # fmt: skip
 """A way or more to call each command that takes numbers, which ends well within seconds."""
 

@@ -9,6 +9,7 @@ from mutants import (
     knowledge,
     learning,
     ledger,
+    lm_edit,
     measures,
     optimisers,
     oscillations,
@@ -33,6 +34,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *recovery.MUTANTS,
     *optimisers.MUTANTS,
     *sharp.MUTANTS,
+    *lm_edit.MUTANTS,
 )
 
 QUICK = (
@@ -60,6 +62,10 @@ UNTRIED: frozenset[str] = frozenset(
         "sharp law: rivals that are not active may be above",
         "listwise: half of the tail",
         "listwise law: the answer moves twice as far",
+        "lm truncation: a cut helps the half that chose it alone",
+        "lm truncation: no cut changes anything",
+        "lm truncation: judged on the half that chose it",
+        "lm truncation: one rank too many",
     }
 )
 """Faults that `make mutants` has not tried yet: the table says so."""

@@ -178,3 +178,21 @@ def late_second(row: Row) -> Row:
 def staged_as_good(row: Row) -> Row:
     """What was trained in stages has everything right."""
     return row | ({"accuracy": 1.0} if "stages" in row else {})
+
+
+# Of a language model
+
+
+def held_swapped(row: Row) -> Row:
+    """A cut helps the facts of its own half alone: what is found on one half is not there on the other."""
+
+    def own(hits: str) -> str:
+        half = row["layer"] % 2
+        return "".join(hit if i % 2 == half else "0" for i, hit in enumerate(hits))
+
+    return row | {"cuts": {cut: {n: own(hits) for n, hits in scores.items()} for cut, scores in row["cuts"].items()}}
+
+
+def uncut_lm(row: Row) -> Row:
+    """No cut changes what the model says."""
+    return row | {"cuts": dict.fromkeys(row["cuts"], row["whole"])}

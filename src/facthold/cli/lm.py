@@ -135,3 +135,7 @@ def knows(
         f"left out: {count(ambiguous, 'fact')} whose first token another answer has too, and {contained} whose answer "
         "contains the subject's name or is contained in it"
     )
+
+
+# Commands of `facthold lm` that stand in files of their own
+from facthold.cli import lm_edit  # noqa: E402, F401
