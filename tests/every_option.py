@@ -58,6 +58,7 @@ BASES = {
     "lm ask": ["France --model tiny"],
     "lm knows": ["--model tiny --store new.sqlite"],
     "lm truncate": ["France --model tiny --layer 1"],
+    "lm edit": ["France --answer Rome --model tiny --layer 0 --force -o new.safetensors"],
 }  # fmt: skip
 """A way or more to call each command that takes numbers, which ends well within seconds."""
 

@@ -21,4 +21,20 @@ MUTANTS: tuple[AnyMutant, ...] = (
         "(left[:, : r + 1] * s[: r + 1]) @ right[: r + 1]).astype",
         tests=(f"{CUTS}::test_a_rank_is_that_of_the_matrix_and_nothing_is_nearer",),
     ),
+    RowsMutant("lm edits: neighbours' keys do nothing", "lm-edit-neighbours@quick", "neighbours_as_text"),
+    RowsMutant("lm edits: specificity is bought with edits", "lm-edit-neighbours@quick", "edits_lost"),
+    Mutant(
+        "lm edits: C is never solved with",
+        "lm/editing.py",
+        "return (k - X.T @ inner) / self.ridge",
+        "return k",
+        tests=("lm/test_editing.py::test_what_c_is_of_moves_less",),
+    ),
+    Mutant(
+        "lm edits: a file of any model is taken",
+        "lm/edits_file.py",
+        'if about.get("of") != model:',
+        "if False:",
+        tests=("lm/test_editing.py::test_a_file_of_another_model_or_a_damaged_one_is_refused",),
+    ),
 )

@@ -196,3 +196,15 @@ def held_swapped(row: Row) -> Row:
 def uncut_lm(row: Row) -> Row:
     """No cut changes what the model says."""
     return row | {"cuts": dict.fromkeys(row["cuts"], row["whole"])}
+
+
+def neighbours_as_text(row: Row) -> Row:
+    """Keys of neighbours in C do what those of a text do."""
+    return row | {"single": row["single"] | {"neighbours": row["single"]["text"]}}
+
+
+def edits_lost(row: Row) -> Row:
+    """With neighbours' keys in C every other edit does not take."""
+    found = row["single"]["neighbours"]
+    lost = [one * ((i // 2) % 2) for i, one in enumerate(found["efficacy"])]
+    return row | {"single": row["single"] | {"neighbours": found | {"efficacy": lost}}}

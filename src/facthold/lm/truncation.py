@@ -3,6 +3,7 @@ small models; and the lecture's question for it, "Madrid is located in": a fact,
 
 import hashlib
 from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import jax
@@ -61,7 +62,12 @@ def located_facts(model: LanguageModel, rows: Sequence[Row]) -> list[Row]:
     kept = [fact for fact in turned if not reason_left_out(fact, turned, first.__getitem__)]
     asked = ask_facts(model, [(s, "capital", c) for c, _, s in kept], capitals)
     known = [fact for fact, one in zip(kept, asked, strict=True) if one.rank == 1 and not one.left_out]
-    return sorted(known, key=lambda fact: hashlib.sha256(fact[0].encode()).digest())
+    return sorted(known, key=by_hash)
+
+
+def by_hash(fact: Row) -> bytes:
+    """What facts are ordered by where any part of them is to be a random one."""
+    return hashlib.sha256(fact[0].encode()).digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +100,22 @@ class Question:
         found = np.empty((len(self.answers), model.config.V), np.float32)
         for places, batch, stream in self.parts:
             found[places] = model.run(batch, start=(self.layer, stream)).logits
+        return found
+
+    def first(self, model: LanguageModel) -> np.ndarray:
+        """Whether the answer's first token is the first of all."""
+        return self.logits(model).argmax(1) == self.answers
+
+    def part(self, which: Sequence[int]) -> "Question":
+        """Some of the prompts alone."""
+        found = copy(self)
+        found.answers = self.answers[list(which)]
+        found.parts = []
+        for places, batch, stream in self.parts:
+            inside = [(which.index(p), i) for i, p in enumerate(places.tolist()) if p in which]
+            if inside:
+                new, old = (np.array(side) for side in zip(*inside, strict=True))
+                found.parts.append((new, Batch(batch.tokens[old], batch.lengths[old]), stream[old]))
         return found
 
     def hits(self, model: LanguageModel) -> Hits:
