@@ -179,7 +179,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     for value, line in (("gradient", "-o"), ("closed", "--x")):
         group = sorted((r for r in rows if r["value"] == value), key=lambda r: r["layer"])
         for ax, (measure, words) in zip(axes, MEASURES.items(), strict=False):
-            for i, (C, name) in enumerate(COVARIANCES.items()):
+            for i, (C, name) in enumerate(COVARIANCES.items() if group else ()):
                 ax.plot([r["layer"] for r in group], [fmean(score(r, C, measure)) for r in group], line, color=f"C{i}",
                         ms=4, label=f"{name}, {value}")  # fmt: skip
             ax.set(title=f"{measure}: {words}", xlabel="layer", ylim=(-0.03, 1.03))
