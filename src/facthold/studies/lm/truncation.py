@@ -256,6 +256,6 @@ CLAIM = Claim(
     f"In {SMOLLM2.name}, one truncation that is chosen on half of the facts brings the country before the, a, an and "
     "all other countries for more of the other half, at a price that stands beside it; one model",
     claim_cells, judge,
-    changed="facts are those whose capital the model knows: a first look at layers 27 and 28, on 40 facts of all that can "
-    "be judged, had few that any cut could bring out (0.00 to 0.15)",
+    changed="facts are those whose capital the model knows: a first look at layers 27 and 28, on 40 facts of all that "
+    "can be judged, had few that any cut could bring out (0.00 to 0.15)",
 )  # fmt: skip
