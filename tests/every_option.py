@@ -58,6 +58,8 @@ BASES = {
     "lm ask": ["France --model tiny"],
     "lm knows": ["--model tiny --store new.sqlite"],
     "lm locate": ["France --answer Paris --model tiny"],
+    "lm truncate": ["France --model tiny --layer 1"],
+    "lm edit": ["France --answer Rome --model tiny --layer 0 --force -o new.safetensors"],
 }  # fmt: skip
 """A way or more to call each command that takes numbers, which ends well within seconds."""
 

@@ -12,6 +12,7 @@ from mutants import (
     learning,
     ledger,
     lm,
+    lm_edit,
     measures,
     optimisers,
     oscillations,
@@ -39,6 +40,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *lm.MUTANTS,
     *embeddings.MUTANTS,
     *language_models.MUTANTS,
+    *lm_edit.MUTANTS,
 )
 
 QUICK = (
@@ -76,6 +78,14 @@ UNTRIED: frozenset[str] = frozenset(
         "memory matrix: the layer that recalls least is chosen",
         "truncated: the smallest singular values are kept",
         "truncated: singular values are left out",
+        "lm truncation: a cut helps the half that chose it alone",
+        "lm truncation: no cut changes anything",
+        "lm truncation: judged on the half that chose it",
+        "lm truncation: one rank too many",
+        "lm edits: neighbours' keys do nothing",
+        "lm edits: specificity is bought with edits",
+        "lm edits: C is never solved with",
+        "lm edits: a file of any model is taken",
     }
 )
 """Faults that `make mutants` has not tried yet: the table says so."""

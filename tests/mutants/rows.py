@@ -203,3 +203,33 @@ def learned_cost_more(row: Row) -> Row:
 def random_as_good(row: Row) -> Row:
     """A random MLP serves new subjects as well as the trained one."""
     return row | {"recall": row["recall"] | {"random MLP": row["recall"]["transfer"]}}
+
+
+# Of a language model
+
+
+def held_swapped(row: Row) -> Row:
+    """A cut helps the facts of its own half alone: what is found on one half is not there on the other."""
+
+    def own(hits: str) -> str:
+        half = row["layer"] % 2
+        return "".join(hit if i % 2 == half else "0" for i, hit in enumerate(hits))
+
+    return row | {"cuts": {cut: {n: own(hits) for n, hits in scores.items()} for cut, scores in row["cuts"].items()}}
+
+
+def uncut_lm(row: Row) -> Row:
+    """No cut changes what the model says."""
+    return row | {"cuts": dict.fromkeys(row["cuts"], row["whole"])}
+
+
+def neighbours_as_text(row: Row) -> Row:
+    """Keys of neighbours in C do what those of a text do."""
+    return row | {"single": row["single"] | {"neighbours": row["single"]["text"]}}
+
+
+def edits_lost(row: Row) -> Row:
+    """With neighbours' keys in C every other edit does not take."""
+    found = row["single"]["neighbours"]
+    lost = [one * ((i // 2) % 2) for i, one in enumerate(found["efficacy"])]
+    return row | {"single": row["single"] | {"neighbours": found | {"efficacy": lost}}}

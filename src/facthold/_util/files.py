@@ -18,6 +18,7 @@ from facthold._util.errors import FactholdError
 
 MODEL, STORE, PARQUET, GIF, PNG = "a model", "a store of results", "a Parquet file", "a GIF", "a PNG picture"
 OF_FACTS, OF_TEXT, OF_MAP = f"{MODEL} of facts", f"{MODEL} of a text", f"{MODEL} of associations"
+OF_EDITS = f"{MODEL} of a language model's edits"
 SVG, PAGE, TEXT, GGUF = "an SVG picture", "a report", "text", "a language model"
 TABLE, TABBED, JSON, FOLDER = "a table", "a tab-separated table", "JSON", "a folder"
 EMPTY, OTHER = "empty", "a file that facthold does not write"
@@ -34,7 +35,11 @@ PACKED = ", packed by gzip"  # after a kind
 GENERATOR = '<meta name="generator" content="facthold">'  # near the beginning of every page that facthold writes
 OURS = re.compile(rb'\s*\{\s*"__metadata__"\s*:\s*\{\s*"(about|checksums)"')  # the header of a model, in safetensors
 CLASS = re.compile(rb'\\"model\\":\s*\\"(\w+)')  # in it: of what class the model is
-KINDS = {"Transformer": OF_FACTS, "CausalTransformer": OF_TEXT}  # of models by their class; any other is a memory
+KINDS = {
+    "Transformer": OF_FACTS,
+    "CausalTransformer": OF_TEXT,
+    "LmEdits": OF_EDITS,
+}  # of models by their class; any other is a memory
 FIRST_KEY = re.compile(r'[\[{\s]*"((?:[^"\\]|\\.)*)"\s*:')  # of JSON: of the object that it is, or of the first in it
 GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
 LOOKED = 4096  # bytes at the start of a file that say what it is

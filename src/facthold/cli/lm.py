@@ -34,8 +34,8 @@ command = group(
 )
 
 
-def opened(model: str | None) -> "LanguageModel":
-    """The model of --model, or the one that `fetch` gets; never downloaded here."""
+def opened(model: str | None, edits: Path | None = None) -> "LanguageModel":
+    """The model of --model, or the one that `fetch` gets, with the edits of a file; never downloaded here."""
     from facthold.lm import lacking
 
     name = name_of(model)
@@ -43,8 +43,14 @@ def opened(model: str | None) -> "LanguageModel":
         raise MissingModel(reason)
     from facthold.lm.library import load
 
+    if edits is None:
+        with working("reading the model"):
+            return load(name)
+    from facthold.lm.edits_file import load_edits, with_edits
+
+    made = load_edits(edits, name)
     with working("reading the model"):
-        return load(name)
+        return with_edits(load(name), made)
 
 
 @command("fetch", short_help="download the language model, 93 MB")
@@ -71,6 +77,9 @@ def ask(
     prompts: Annotated[list[str] | None, typer.Argument(help="Beginnings of sentences.", metavar="[PROMPT]...")] = None,
     file: Annotated[Path | None, o.named("--file", "Prompts from a file, one per line.")] = None,
     top: int = typer.Option(5, "--top", help="How many next tokens to show."),
+    edits: Annotated[
+        Path | None, o.named("--edits", "Edits of the model, as facthold lm edit has written them.")
+    ] = None,
     model: Model = None,
     json: o.Json = False,
 ) -> None:
@@ -84,7 +93,7 @@ def ask(
     asked = list(prompts or ()) if file is None else _lines(file)
     from facthold.lm.asking import ask as ask_model
 
-    found = ask_model(opened(model), asked, top)
+    found = ask_model(opened(model, edits), asked, top)
     if json:
         return print_json([one.as_json() for one in found])
     for one in found:
@@ -201,3 +210,7 @@ def _show_location(found: "Location", top: int, layer: int | None) -> None:
 
 def _sum(parts: "Sequence[Part]") -> float:
     return sum(part.contribution for part in parts)
+
+
+# Commands of `facthold lm` that stand in files of their own
+from facthold.cli import lm_edit  # noqa: E402, F401

@@ -13,3 +13,17 @@ PARAGRAPH = (
     "fewer fish, and the sand that used to reach the coast stays behind the wall."
 )
 """Which text it is matters little, and that it is always the same one matters a lot."""
+
+ANOTHER = (
+    "A library is more than a building with books. People come to read the newspaper, to borrow a film, to learn a "
+    "language, or simply to sit where it is quiet. In small towns it may be the only public room that is heated in "
+    "winter and open to everybody. The first libraries were collections of clay tablets, kept by priests and kings. "
+    "Later, monks copied books by hand, and a single volume could cost as much as a house. The printing press "
+    "changed this within one century. Today many readers never touch paper: they search a catalogue at home and "
+    "open the text on a screen. Librarians have changed with them. They teach children how to tell a good source "
+    "from a bad one, help people who look for work, and keep old photographs of their city. My grandmother, who "
+    "left school when she was twelve, went there every Thursday for fifty years. She said that nobody had ever "
+    "asked her what she wanted it for. When the council planned to close her branch in order to save money, she "
+    "wrote a letter, her neighbours wrote others, and in the end the council changed its mind."
+)
+"""Another text, for the keys that an edit is to leave alone: what `PARAGRAPH` then says was not looked at."""

@@ -4,7 +4,7 @@ The best part keeps the r largest singular values (Eckart and Young). A matrix o
 rank r has r (rows + cols) of them: more than before, where r is above rows cols / (rows + cols).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -52,12 +52,22 @@ class Truncated(NamedTuple):
 def best_rank(W: Float[Array, "n m"] | np.ndarray, r: int) -> tuple[Float[np.ndarray, "n m"], float]:
     """The matrix of rank r that is nearest to W, and the norm of what is missing, as a share of W's. From full rank on
     it is W itself, to the bit."""
+    return best_ranks(W, [r])[r]
+
+
+def best_ranks(
+    W: Float[Array, "n m"] | np.ndarray, ranks: Collection[int]
+) -> dict[int, tuple[Float[np.ndarray, "n m"], float]]:
+    """`best_rank` of several ranks, by one decomposition."""
     kept = np.asarray(W)
-    check_rank(r)
-    if r >= min(kept.shape):
-        return kept, 0.0
-    left, s, right = np.linalg.svd(kept.astype(np.float64), full_matrices=False)
-    return ((left[:, :r] * s[:r]) @ right[:r]).astype(kept.dtype), missing(s, r)
+    for r in ranks:
+        check_rank(r)
+    found = {r: (kept, 0.0) for r in ranks if r >= min(kept.shape)}
+    if len(found) < len(set(ranks)):
+        left, s, right = np.linalg.svd(kept.astype(np.float64), full_matrices=False)
+        below = [r for r in ranks if r not in found]
+        found |= {r: (((left[:, :r] * s[:r]) @ right[:r]).astype(kept.dtype), missing(s, r)) for r in below}
+    return found
 
 
 def missing(s: Float[np.ndarray, " k"], r: int) -> float:

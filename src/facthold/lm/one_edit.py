@@ -1,0 +1,105 @@
+"""One edit as a command makes it: the subject found in the prompt, the layer tried, and what it did told."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from facthold._util.errors import check_one_of
+from facthold.lm.editing import (
+    COVARIANCES,
+    VALUES,
+    Changed,
+    Edit,
+    answer_token,
+    changes,
+    covariances,
+    edited,
+    plain_keys,
+    subject_keys,
+    subject_place,
+    text_keys,
+    values,
+)
+from facthold.lm.model import LanguageModel
+from facthold.lm.price import text_perplexity
+from facthold.lm.prompts import facts_for
+from facthold.lm.truncation import by_hash
+
+TRIED = (4, 2)  # layers L / 4 and L / 2
+IN_C, CHOOSING, JUDGED = 64, 8, 16  # other subjects: whose keys are in C, that choose the layer, that are told
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """What an edit did."""
+
+    edit: Edit
+    layer: int
+    before: str  # what the prompt went on with
+    said: str  # what it goes on with now
+    took: bool
+    kept: int  # of the subjects that are asked, those that are answered as before
+    asked: int
+    perplexity_before: float
+    perplexity: float
+    weights: Changed
+
+    def record(self) -> dict[str, Any]:
+        """What a file keeps of it."""
+        return asdict(self.edit) | {"layer": self.layer}
+
+    def as_json(self) -> dict[str, Any]:
+        left = ("edit", "weights")
+        return self.record() | {n: v for n, v in vars(self).items() if n not in left}
+
+
+def find_subject(model: str, prompt: str, subject: str | None) -> str:
+    """The subject that is named, or the longest name of a known one in the prompt."""
+    if subject is not None:
+        if not subject.strip() or subject not in prompt:
+            raise ValueError(f"subject={subject!r} is not in the prompt {prompt!r}; give one that is")
+        return subject
+    there = [s for s in {s for s, _, _ in facts_for(model)} if s in prompt]
+    if not there:
+        raise ValueError(f"no known subject is in the prompt {prompt!r}; give --subject")
+    return max(there, key=lambda s: (len(s), s))
+
+
+def edit_once(
+    model: LanguageModel, name: str, prompt: str, subject: str, answer: str, *, layer: int | None = None,
+    covariance: str = "neighbours", value: str = "gradient",
+) -> Done:  # fmt: skip
+    """Edit a model, which may be an edited one of the model with this name."""
+    check_one_of("covariance", covariance, COVARIANCES)
+    check_one_of("value", value, VALUES)
+    L = model.config.L
+    if layer is not None and not 0 <= layer < L:
+        raise ValueError(f"layer={layer} must be from 0 to {L - 1}: the model has {L}")
+    rows = facts_for(name)
+    target = answer_token(model, answer, sorted({a for _, _, a in rows}))
+    made = Edit(prompt, subject, answer.strip())
+    subject_place(model, prompt, subject)
+    others = sorted({s for s, _, _ in rows} - {subject}, key=lambda s: by_hash((s, "", "")))
+    texts = [(prompt.replace(subject, s), s) for s in others if s not in prompt]
+    ends = np.cumsum([min(JUDGED, len(texts) // 3), min(CHOOSING, len(texts) // 3), IN_C])
+    judged, choosing, near = texts[: ends[0]], texts[ends[0] : ends[1]], texts[ends[1] : ends[2]]
+    batches = [model.batch([text for text, _ in part]) for part in ([(prompt, subject)], choosing, judged)]
+
+    def said(changed: LanguageModel, which: int) -> np.ndarray:
+        return np.asarray(changed.run(batches[which]).logits).argmax(1)
+
+    before = [said(model, which) for which in range(3)]
+    best: tuple[tuple[bool, int], int, LanguageModel] | None = None
+    for at in dict.fromkeys(L // part for part in TRIED) if layer is None else [layer]:
+        C = covariances(text_keys(model, at), plain_keys(model, at, near))[covariance]
+        after = edited(model, at, subject_keys(model, at, [made]), values(model, at, [made], value), C)
+        score = bool(said(after, 0)[0] == target), int((said(after, 1) == before[1]).sum())
+        if best is None or score > best[0]:
+            best = score, at, after
+    assert best is not None
+    (took, _), at, after = best
+    old, now = (model.tokeniser.decode([t]).strip() for t in (before[0][0], said(after, 0)[0]))
+    kept = int((said(after, 2) == before[2]).sum())
+    costs = text_perplexity(model), text_perplexity(after)
+    return Done(made, at, old, now, took, kept, len(judged), *costs, changes(model, after))
