@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from facthold._util.commands import command as command_line
 from facthold._util.errors import FactholdError
 from facthold._util.files import OF_EDITS
 from facthold.cli import options as o
 from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.lm import Model, command, opened
-from facthold.cli.printing import paragraph, print_json, printable, show, working
+from facthold.cli.printing import count, paragraph, print_json, printable, show, working
 from facthold.lab.fields import Between
 from facthold.lm.fetch import name_of
 
@@ -115,4 +116,5 @@ def edit(
         f"specificity: {done.kept} of {done.asked} other subjects are answered as before; perplexity of a fixed text "
         f"{done.perplexity_before:.4g} to {done.perplexity:.4g}"
     )
-    paragraph(f"{len(made)} edit{'s' * (len(made) > 1)} in {output}; ask with: facthold lm ask --edits {output}")
+    again = command_line("lm", "ask", prompt, edits=output, model=model)
+    paragraph(f"{count(len(made), 'edit')} in {output}; to ask the edited model: {again}")
