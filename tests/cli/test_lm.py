@@ -75,7 +75,7 @@ def test_wrong_calls_are_a_line(folder: Path, refuses: Callable[..., str]) -> No
     (folder / "bad.gguf").write_text("subject,relation\n")
     for arguments, says in (
         (("ask",), "give one or more prompts"),
-        (("ask", "a", "--file", "none.txt"), "give one or more prompts"),
+        (("ask", "a", "--file", "none.txt"), "take one of prompts and --file"),
         (("ask", "--file", "none.txt", "--model", "tiny"), "has no prompts in it"),
         (("ask", "--file", "nowhere.txt", "--model", "tiny"), "cannot read nowhere.txt: No such file"),
         (("ask", " ", "--model", "tiny"), "the prompt is empty"),

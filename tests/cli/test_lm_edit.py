@@ -90,3 +90,22 @@ def test_wrong_edits_are_a_line_and_write_nothing(folder: Path, refuses: Callabl
     prompt = ("lm", "edit", "Nobody is here", "--answer", "Rome", "-o", "new.safetensors", "--model", "tiny")
     assert "no known subject is in the prompt" in refuses(*prompt)
     assert [path.name for path in folder.iterdir() if path.suffix] == ["text.safetensors"]
+
+
+def test_an_edit_that_undoes_an_earlier_one_is_refused_and_said(folder: Path, run: Run) -> None:
+    first_edit = ("lm", "edit", "The capital of France is", "--answer", "Madrid", "-o", "a.safetensors")
+    assert run(*first_edit, "--model", "tiny")[0] == 0
+    second = ("lm", "edit", "The capital of Italy is", "--answer", "Tokyo", "--value", "closed", "--covariance",
+              "identity", "--edits", "a.safetensors", "-o", "b.safetensors", "--model", "tiny")  # fmt: skip
+    code, _, err = run(*second)
+    assert (code, Path("b.safetensors").exists()) == (2, False)
+    assert "would undo 1 earlier one: The capital of France is; nothing was written" in " ".join(err.split())
+    code, out, _ = run(*second, "--force")
+    assert code == 0
+    assert "no longer said, of earlier edits: The capital of France is" in " ".join(out.split())
+
+
+def test_an_edit_that_did_not_take_says_so_where_it_is_forced(folder: Path, run: Run) -> None:
+    code, out, _ = run(*FRANCE, "--layer", "2", "--force", "-o", "f.safetensors")
+    assert code == 0
+    assert "Rome did not take" in out

@@ -376,3 +376,20 @@ def test_what_was_kept_for_another_table_or_half_written_is_not_used(tmp_path: P
     assert fingerprint(random_table(3, 2, 2, key=derive("t")), T=32) != fingerprint(
         random_table(3, 2, 2, key=derive("t")), T=31
     )
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {("France", "capital"): "Paris", ("Italy", "capital"): "Rome", ("Spain", "capital"): "Madrid"},
+        {("France", "capital"): "Paris", ("France", "currency"): "Euro"},
+    ],
+)
+def test_a_small_table_is_known_in_short_prompts_too(facts: dict[tuple[str, str], str]) -> None:
+    """With few noise tokens each of them stands in every long prompt, and a head may rest on one."""
+    model = build(facts)
+    for (subject, relation), answer in facts.items():
+        for noise in (0, 1, 2, 3, 8, None):
+            for seed in range(3):
+                assert model.ask(subject, relation, noise=noise, seed=seed).answer == answer
+        assert model.ask_prompt(f"the {relation} of {subject}").answer == answer

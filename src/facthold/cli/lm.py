@@ -89,7 +89,12 @@ def ask(
     """
     Between(least=1).check("top", top)
     if (file is None) == (not prompts):
-        raise ValueError('give one or more prompts, as in "The capital of France is", or a --file of them')
+        both = prompts and file is not None
+        raise ValueError(
+            f"take one of prompts and --file {file}"
+            if both
+            else 'give one or more prompts, as in "The capital of France is", or a --file of them'
+        )
     asked = list(prompts or ()) if file is None else _lines(file)
     from facthold.lm.asking import ask as ask_model
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from facthold.lm.asking import Continued
     from facthold.lm.model import LanguageModel
 
+SHOWN = 5  # earlier edits that a message names
 Prompt = Annotated[str, typer.Argument(help="The beginning of a sentence.", metavar="PROMPT")]
 
 
@@ -90,7 +91,7 @@ def edit(
     Ask the edited model with `facthold lm ask --edits edited.safetensors`; leaving that out undoes the edit. Other
     subjects are put into the prompt: the keys of some are left alone, and what is said of others tells the specificity.
     """
-    from facthold.lm.one_edit import edit_once, find_subject
+    from facthold.lm.one_edit import edit_once, find_subject, undone
 
     name = name_of(model)
     writable_file(output, OF_EDITS)
@@ -106,15 +107,25 @@ def edit(
             f"the prompt still goes on with {done.said!r} after an edit of layer {done.layer}, and not with "
             f"{answer!r}; nothing was written: take another layer, or --force"
         )
+    earlier = [record for record in (() if before is None else before.made) if record["prompt"] != prompt]
+    lost = undone(whole, whole.replaced(done.weights), earlier, name)
+    if lost and not force:
+        raise FactholdError(
+            f"this edit would undo {count(len(lost), 'earlier one')}: {'; '.join(map(printable, lost[:SHOWN]))}; "
+            "nothing was written: take another layer, or --force"
+        )
     say_replaced(output)
     made = [*(() if before is None else before.made), done.record()]
     save_edits(output, name, made, ({} if before is None else dict(before.weights)) | dict(done.weights))
     if json:
-        return print_json(done.as_json() | {"file": str(output), "edits": len(made)})
-    paragraph(f"{prompt} ... {printable(done.said)} (before: {printable(done.before)}), in layer {done.layer}")
+        return print_json(done.as_json() | {"file": str(output), "edits": len(made), "undone": lost})
+    took = "" if done.took else f"; {printable(answer)} did not take"
+    paragraph(f"{prompt} ... {printable(done.said)} (before: {printable(done.before)}), in layer {done.layer}{took}")
     paragraph(
         f"specificity: {done.kept} of {done.asked} other subjects are answered as before; perplexity of a fixed text "
         f"{done.perplexity_before:.4g} to {done.perplexity:.4g}"
     )
+    if lost:
+        paragraph(f"no longer said, of earlier edits: {'; '.join(map(printable, lost[:SHOWN]))}")
     again = command_line("lm", "ask", prompt, edits=output, model=model)
     paragraph(f"{count(len(made), 'edit')} in {output}; to ask the edited model: {again}")

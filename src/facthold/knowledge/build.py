@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, TooLarge, check_one_of, check_positive
 from facthold._util.memory import Parts, bytes_of, check_memory
 from facthold.construct.dimensions import smallest
 from facthold.facts.files import read_facts
-from facthold.facts.problem import MOST_NOISE, SEQUENCE, check_length
+from facthold.facts.problem import MOST_NOISE, SEQUENCE, FactualRecall, check_length
 from facthold.facts.table import FactTable
 from facthold.knowledge.model import Model
 from facthold.measure.bits import table_bits
 from facthold.measure.capacity import find_smallest
-from facthold.models.judge import judge_table
+from facthold.models.forward import Forward, prompts
+from facthold.models.judge import judge, judge_table
+from facthold.models.transformer import Transformer
 from facthold.recipes import check_recipe, fact_recipe
 from facthold.recipes.base import FactRecipe, Made, Question, Sizing
 from facthold.train.gated import Say, Width, dimensions
@@ -34,6 +37,11 @@ PROMPTS = (
     1000  # that a model is asked at least: a small table is asked several times, as whether it is right is luck else
 )
 FRESH = 1 << 16  # seeds of the prompts that judge start here, away from those of the searches
+SHORT = (
+    0,
+    1,
+    4,
+)  # noise tokens of short prompts, as people type them: with few noise tokens all stand in each long one
 FARTHEST, FARTHEST_TRAINED = 16, 4  # a search ends at so many times its first guess; a try of training takes minutes
 SMALL = 64  # subjects and relations of a table for which `values` may be smaller: it takes the square of their number
 WIDER = 1  # larger models of a recipe with a search of its own that are tried before another seed is
@@ -46,8 +54,10 @@ class Built:
     """How a model was built."""
 
     recipe: str
-    recall: float  # share of prompts full of noise that are answered right, all facts as often
-    smallest_margin: float
+    recall: float
+    """Share of prompts that are answered right, all facts as often: of those full of noise or of short ones, whichever
+    is less. A trained model has seen none but full ones, and is judged in these alone."""
+    smallest_margin: float  # in the same prompts
     seed: int  # of its embeddings: a later one than was asked for, where models with that one were not good enough
     seconds: float
     bits: float
@@ -170,7 +180,18 @@ def _judged(name: str, made: Made, wish: _Wish) -> _Tried:
     table, seed = wish.table, wish.seed
     verdicts = judge_table(made.model, made.problem, draws=_draws(table), seed=seed + FRESH)  # no search has seen them
     recall, margin = float(verdicts.recalled.mean()), float(verdicts.margin.min())
+    if not fact_recipe(name).trained:
+        short = _short_margins(made.model, made.problem, seed + FRESH)
+        recall, margin = min(recall, float((short > 0).mean())), min(margin, float(short.min()))
     return _Tried(name, made.model.n_params, seed, recall, margin)
+
+
+def _short_margins(model: Transformer, problem: FactualRecall, seed: int = 0) -> Float[np.ndarray, "draws facts"]:
+    """The margin of each fact in short prompts."""
+    table, forward = problem.table, Forward.of(model, problem)
+    rows, lengths = np.arange(len(table)), [k for k in SHORT if k <= problem.T - 3]
+    asked = (prompts(problem, table.subjects, table.relations, noise=k, seed=seed) for k in lengths)
+    return np.stack([judge(forward, tokens, rows).margin for tokens in asked])
 
 
 def _check_memory(recipe: str, table: FactTable, accuracy: float, T: int, n_noise: int | None) -> None:
@@ -310,6 +331,8 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]
             **wish.prompts,
         )
         margins = judge_table(model, problem, draws=_draws(wish.table)).margin.reshape(-1, len(wish.table))
+        if not recipe.trained:
+            margins = np.concatenate([margins, _short_margins(model, problem)])
         share = float((margins.min(axis=0) > recipe.margin).mean())  # a fact counts where it wins in all prompts
         wish.say(f"{sizing.size}={size}: {model.n_params} parameters, {share:.2%} right")
         return share

@@ -1,5 +1,6 @@
 """One edit as a command makes it: the subject found in the prompt, the layer tried, and what it did told."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -64,6 +65,18 @@ def find_subject(model: str, prompt: str, subject: str | None) -> str:
     if not there:
         raise ValueError(f"no known subject is in the prompt {prompt!r}; give --subject")
     return max(there, key=lambda s: (len(s), s))
+
+
+def undone(before: LanguageModel, after: LanguageModel, made: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+    """Prompts of earlier edits that went on with their answers before the last edit, and no longer do."""
+    answers = {record["prompt"]: record["answer"] for record in made}  # of a prompt that was edited twice the last
+    if not answers:
+        return []
+    known = sorted({a for _, _, a in facts_for(name)})
+    targets = np.array([answer_token(before, answer, known) for answer in answers.values()])
+    batch = before.batch(list(answers))
+    was, now = (np.asarray(model.run(batch).logits).argmax(1) == targets for model in (before, after))
+    return [prompt for prompt, lost in zip(answers, was & ~now, strict=True) if lost]
 
 
 def edit_once(

@@ -223,6 +223,11 @@ class FactRecipe(Recipe):
     least cross entropy: noise, rounding and an edit elsewhere then cannot tip it."""
 
     @property
+    def trained(self) -> bool:
+        """Whether all of its weights are trained, on prompts full of noise."""
+        return self.build is None and self.search is None
+
+    @property
     def searched(self) -> str:
         """The size that a search for the smallest model changes: d, d_h or m."""
         return self.sizing.size if self.sizing is not None else self.size
