@@ -84,7 +84,7 @@ def test_wrong_calls_are_a_line(folder: Path, refuses: Callable[..., str]) -> No
         (("ask", "a", "--top", "100000", "--model", "tiny"), "--top 100000 must be from 1 to"),
         (("ask", "a", "--model", "bad.gguf"), "is not a GGUF file"),
         (("ask", "a", "--model", "no.gguf"), "--model no.gguf: there is no such file"),
-        (("knows", "--model", "tiny", "--shots", "99"), "--shots 99: there are 15 other facts"),
+        (("knows", "--model", "tiny", "--shots", "60"), "--shots 60: there are 15 other facts"),
         (("knows", "--model", "tiny", "--shots", "-1"), "--shots -1 must be at least 0"),
         (("locate", "a", "--model", "tiny"), "give the --answer whose margin"),
         (("locate", " ", "--answer", "Paris", "--model", "tiny"), "the prompt is empty"),
