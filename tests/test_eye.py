@@ -22,7 +22,7 @@ from facthold.cli.app import main
 from facthold.facts.prompts import Prompts
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge.build import FRESH as BUILT_FRESH
-from facthold.knowledge.build import PROMPTS, build
+from facthold.knowledge.build import PROMPTS, SHORT, build
 from facthold.knowledge.locate import DIRECT, MLP, locate_all
 from facthold.knowledge.model import Model, load
 from facthold.knowledge.report import FRESH, PROBES, specificity
@@ -30,7 +30,7 @@ from facthold.measure.fact_recall import Questions, fact_margins
 from facthold.measure.recall import accuracy, smallest_margins
 from facthold.memory.activations import Polynomial
 from facthold.memory.associations import random_problem
-from facthold.models.forward import table_prompts
+from facthold.models.forward import prompts, table_prompts
 from facthold.models.judge import judge_table
 from facthold.models.memory import MLPMemory
 from facthold.models.saving import load_model, save_model
@@ -247,7 +247,10 @@ def test_a_built_model_does_what_its_report_says(name: str, tmp_path: Path) -> N
     built = build(FactTable.from_rows(SPARSE), recipe=name)
     seen = eye.Eye(built.save(tmp_path / "m.safetensors"))
     drawn = table_prompts(built.problem, draws=-(-PROMPTS // len(SPARSE)), seed=BUILT_FRESH)
-    margins = np.concatenate([seen.margins(prompts) for prompts in drawn])
+    short = [
+        prompts(built.problem, built.table.subjects, built.table.relations, noise=k, seed=BUILT_FRESH) for k in SHORT
+    ]
+    margins = np.concatenate([seen.margins(asked) for asked in (*drawn, *short)])
     assert built.report.recall == (margins > 0).mean() == seen.recall(1)
     assert built.report.smallest_margin == pytest.approx(margins.min(), rel=1e-9)
     assert built.recall == seen.recall(2)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from facthold.lm import hooks
+from facthold.lm.choices import MATRICES
 from facthold.lm.library import load
 from facthold.lm.model import LanguageModel
 from facthold.lm.prompts import facts_for
 from facthold.lm.tiny import KNOWN, LAYER
-from facthold.lm.truncation import MATRICES, PROMPT, Question, full_rank, located_facts, truncated, truncations
+from facthold.lm.truncation import PROMPT, Question, full_rank, located_facts, truncated, truncations
 
 PROMPTS = ["The capital of France is", "The currency of Japan is the", "Madrid is located in"]
 

@@ -186,7 +186,7 @@ def _judged(name: str, made: Made, wish: _Wish) -> _Tried:
     return _Tried(name, made.model.n_params, seed, recall, margin)
 
 
-def _short_margins(model: Transformer, problem: FactualRecall, seed: int = 0) -> Float[np.ndarray, "draws facts"]:
+def _short_margins(model: Transformer, problem: FactualRecall, seed: int) -> Float[np.ndarray, "draws facts"]:
     """The margin of each fact in short prompts."""
     table, forward = problem.table, Forward.of(model, problem)
     rows, lengths = np.arange(len(table)), [k for k in SHORT if k <= problem.T - 3]
@@ -331,8 +331,6 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]
             **wish.prompts,
         )
         margins = judge_table(model, problem, draws=_draws(wish.table)).margin.reshape(-1, len(wish.table))
-        if not recipe.trained:
-            margins = np.concatenate([margins, _short_margins(model, problem)])
         share = float((margins.min(axis=0) > recipe.margin).mean())  # a fact counts where it wins in all prompts
         wish.say(f"{sizing.size}={size}: {model.n_params} parameters, {share:.2%} right")
         return share

@@ -17,14 +17,11 @@ from jaxtyping import Array, Float
 
 from facthold._util.errors import FactholdError
 from facthold.lm import hooks
+from facthold.lm.choices import GRADIENT, IDENTITY, NEIGHBOURS, TEXT
 from facthold.lm.model import Batch, LanguageModel, batches
 from facthold.lm.text import ANOTHER
 
 PREFIXES = ("", "It is well known. ", "Yesterday we talked about it. ")  # texts before a prompt, for k and for v
-IDENTITY, TEXT, NEIGHBOURS = "identity", "text", "neighbours"
-COVARIANCES = (IDENTITY, TEXT, NEIGHBOURS)  # of which keys C is: of none, of a text, of it and of other subjects
-GRADIENT, CLOSED = "gradient", "closed"
-VALUES = (GRADIENT, CLOSED)  # how v is found
 RIDGE = 0.03  # of C's diagonal, as a share of its mean: a text has fewer tokens than an MLP has neurons
 STEPS, STEP, LONGEST = 12, 0.15, 1.5  # of v: steps, their length and the longest way, as shares of the stream's length
 SURE = 0.9  # probability of the new answer at which no further step is made

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from facthold._util.errors import check_one_of
+from facthold.lm.choices import COVARIANCES, VALUES
 from facthold.lm.editing import (
-    COVARIANCES,
-    VALUES,
     Changed,
     Edit,
     answer_token,

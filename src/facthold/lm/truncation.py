@@ -13,14 +13,11 @@ from jaxtyping import Float
 
 from facthold._util.errors import find
 from facthold.facts.table import Row
+from facthold.lm.choices import MATRICES
 from facthold.lm.knowing import ask_facts, reason_left_out
 from facthold.lm.model import Batch, LanguageModel, batches
 from facthold.measure.truncate import best_ranks
 
-OF_MLP, OF_ATTENTION = ("W_gate", "W_up", "W_down"), ("W_Q", "W_K", "W_V", "W_O")
-MATRICES = {"mlp": OF_MLP, "attention": OF_ATTENTION} | {name: (name,) for name in (*OF_MLP, *OF_ATTENTION)}
-"""What can be cut, and the matrices of a layer that this cuts. Rank 0 of an MLP's matrix, of W_V or of W_O takes the
-whole MLP or attention away: what is left of it writes nothing."""
 LOCATED, PROMPT = "located", "{} is located in"
 RIVALS = ("the", "a", "an")  # what follows "in" where nothing is known
 

@@ -11,12 +11,13 @@ from facthold.facts.table import Row
 from facthold.lab import Cell, Claim, Figure, Judgement, Result, Values, style
 from facthold.lab.claim import at_least
 from facthold.lab.fields import Count, Counts, Each, OneOf, Whole
+from facthold.lm.choices import VALUES
 from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.prompts import facts_for
 from facthold.studies.judging import all_of, around, at_preset, mean_and_error
 from facthold.studies.lm.base import FETCHED, LmCell, named
 
-Value = Annotated[str, OneOf("facthold.lm.editing:VALUES")]
+Value = Annotated[str, OneOf(VALUES)]
 GRADIENT, TEXT, NEIGHBOURS = "gradient", "text", "neighbours"
 COVARIANCES = {"identity": "identity", TEXT: "a text's keys", NEIGHBOURS: "also neighbours' keys"}
 MEASURES = {"efficacy": "the new answer", "paraphrase": "in other words", "specificity": "others unchanged"}
@@ -82,7 +83,7 @@ class LmEdits(LmCell):
         return {
             "edits": [list(one) for one in edits], "single": single, "sequence": sequence,
             "whole": whole | {"perplexity": text_perplexity(model)}, "keys_of_others": len(others),
-            "efficacy": fmean(single[NEIGHBOURS]["efficacy"]),
+            "accuracy": fmean(single[NEIGHBOURS]["efficacy"]),
         }  # fmt: skip
 
 
@@ -261,6 +262,6 @@ FIGURE = Figure(
 CLAIM = Claim(
     "lm-edit-neighbours", "beyond",
     f"Keys of other subjects in C keep their answers: in {SMOLLM2.name} they raise the specificity of closed-form "
-    "edits above that of a text's keys alone, at no loss of efficacy, in a layer that other edits chose; one model",
+    "edits above that of a text's keys alone, at no loss of efficacy, in a layer that other edits chose. One model.",
     claim_cells, judge,
 )  # fmt: skip

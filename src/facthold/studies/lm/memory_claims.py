@@ -141,24 +141,24 @@ def _capitals(preset: str) -> list[Cell]:
 
 RECALLS = Claim(
     "lm-matrix-recalls", PLACE,
-    "facts can be read off one attention layer's W_OV, found on half of the countries: applied to the other countries' "
+    "Facts can be read off one attention layer's W_OV, found on half of the countries: applied to the other countries' "
     "streams right after layer 0 it recalls known capitals, currencies, languages and regions, on average, above the "
     "most frequent answer and above random matrices with its singular values, and known facts above unknown ones "
-    f"({ONE_MODEL})",
+    f"({ONE_MODEL}).",
     _cells, judge_recall, changed=SPACE,
 )  # fmt: skip
 OF_CAPITALS = Claim(
     "lm-matrix-capitals", PLACE,
-    "capitals can be read off one attention layer's W_OV, found on half of the countries: applied to the other "
+    "Capitals can be read off one attention layer's W_OV, found on half of the countries: applied to the other "
     "countries' streams right after layer 0 it recalls known capitals above the most frequent answer and above random "
-    f"matrices with its singular values, and known capitals above unknown ones ({ONE_MODEL})",
+    f"matrices with its singular values, and known capitals above unknown ones ({ONE_MODEL}).",
     _capitals, judge_recall,
     changed="lm-matrix-recalls is what was stated at first, of four relations; that it is of capitals alone was "
     "decided after the results of all four had been seen, and there are no other countries to judge it on",
 )  # fmt: skip
 OF_LOW_RANK = Claim(
     "lm-matrix-rank", PLACE,
-    f"rank {RANK} of that matrix is enough: it recalls at most {COST:g} fewer of the held known facts than the whole "
-    f"({ONE_MODEL})",
+    f"Rank {RANK} of that matrix is enough: it recalls at most {COST:g} fewer of the held known facts than the whole "
+    f"({ONE_MODEL}).",
     _cells, judge_rank, changed=SPACE,
 )  # fmt: skip

@@ -10,13 +10,13 @@ from facthold.facts.table import Row
 from facthold.lab import Cell, Claim, Figure, Judgement, Result, Values, Verdict, style
 from facthold.lab.claim import at_least
 from facthold.lab.fields import Count, Each, OneOf, Whole
+from facthold.lm.choices import MATRICES
 from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.prompts import facts_for
 from facthold.studies.judging import all_of, around, at_preset, mean_and_error
 from facthold.studies.lm.base import FETCHED, LmCell, named
 from facthold.studies.lm.layers import layers_of
 
-MATRICES = "facthold.lm.truncation:MATRICES"
 Matrix = Annotated[str, OneOf(MATRICES)]
 WHOLE = {"mlp": 0, "attention": 0}  # cut at rank 0 alone: the whole of it taken away
 LEAST = 0.05  # what counts as a rise of a share; fixed before the first measurement
@@ -89,6 +89,7 @@ class LmTruncation(LmCell):
         return {
             "known": len(every), "capitals": capitals, "whole": scores(model),
             "whole_price": _once((self.model, self.facts_asked), lambda: price(model)), "cuts": cuts, "prices": prices,
+            "accuracy": float(asked.hits(model).first.mean()),  # of the whole model
         }  # fmt: skip
 
 
@@ -254,7 +255,7 @@ FIGURE = Figure(
 CLAIM = Claim(
     "lm-truncation", "the lecture's example, beyond",
     f"In {SMOLLM2.name}, one truncation that is chosen on half of the facts brings the country before the, a, an and "
-    "all other countries for more of the other half, at a price that stands beside it; one model",
+    "all other countries for more of the other half, at a price that stands beside it. One model.",
     claim_cells, judge,
     changed="facts are those whose capital the model knows: a first look at layers 27 and 28, on 40 facts of all that "
     "can be judged, had few that any cut could bring out (0.00 to 0.15)",

@@ -106,18 +106,18 @@ def _cells(preset: str) -> list[Cell]:
 
 
 def claim(id: str, statement: str, judge: Any) -> Claim:
-    return Claim(id, "beyond: a real language model", f"{statement} ({ONE_MODEL})", _cells, judge)
+    return Claim(id, "beyond: a real language model", f"{statement} ({ONE_MODEL}).", _cells, judge)
 
 
 ONE_LAYER = claim(
     "lm-one-layer",
-    "one attention layer, found on half of the countries, brings facts to the last token: in the other half, mean "
+    "One attention layer, found on half of the countries, brings facts to the last token: in the other half, mean "
     f"ablation of it there leaves at least {FAR:g} fewer answers right than that of any other attention layer",
     judge_layer,
 )
 CONTRAST = claim(
     "lm-contrast",
-    "attention or MLP depends on the contrast: against the mean of the relation's answers MLPs add more to a known "
+    "Attention or MLP depends on the contrast: against the mean of the relation's answers MLPs add more to a known "
     "fact's margin, against the runner-up attention does",
     judge_contrast,
 )

@@ -1,0 +1,11 @@
+"""What commands and cells may ask for: which matrices of a layer are cut, and how an edit is solved for. Nothing is
+computed here, so that grids can be checked without JAX."""
+
+OF_MLP, OF_ATTENTION = ("W_gate", "W_up", "W_down"), ("W_Q", "W_K", "W_V", "W_O")
+MATRICES = {"mlp": OF_MLP, "attention": OF_ATTENTION} | {name: (name,) for name in (*OF_MLP, *OF_ATTENTION)}
+"""What can be cut, and the matrices of a layer that this cuts. Rank 0 of an MLP's matrix, of W_V or of W_O takes the
+whole MLP or attention away: what is left of it writes nothing."""
+IDENTITY, TEXT, NEIGHBOURS = "identity", "text", "neighbours"
+COVARIANCES = (IDENTITY, TEXT, NEIGHBOURS)  # of which keys C is: of none, of a text, of it and of other subjects
+GRADIENT, CLOSED = "gradient", "closed"
+VALUES = (GRADIENT, CLOSED)  # how v is found
