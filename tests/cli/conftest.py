@@ -22,7 +22,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     def leave(code: int) -> None:
         raise SystemExit(code)
 
-    monkeypatch.setattr("facthold.cli.app._leave", leave)
+    monkeypatch.setattr("facthold.cli.ending.leave", leave)
     monkeypatch.setenv("COLUMNS", "1000")  # tests are about words; how these are broken into lines is one of its own
 
     def run(*arguments: str, typed: str = "") -> tuple[int, str, str]:

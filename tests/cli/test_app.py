@@ -14,7 +14,8 @@ import typer
 import known
 from facthold import __version__
 from facthold._util.errors import FactholdError
-from facthold.cli.app import COMMANDS, SECTIONS, STOPS, _command, _listen, _load, app, in_options, interrupted
+from facthold.cli.app import COMMANDS, SECTIONS, _command, _load, app, in_options
+from facthold.cli.ending import STOPS, interrupted, listen
 from facthold.models.saving import save_model
 from odd_cells import IMPORTED, PATIENCE
 
@@ -32,7 +33,7 @@ def loaded(*arguments: str) -> set[str]:
     """The heavy modules that the program has loaded when it has answered."""
     script = (
         "import sys, facthold.cli.app as app\n"
-        "app._leave = lambda code: print('\\nLOADED', code, *sys.modules)\n"
+        "app.ending.leave = lambda code: print('\\nLOADED', code, *sys.modules)\n"
         "app.main(sys.argv[1:])"
     )
     code, *modules = python(script, *arguments).splitlines()[-1].removeprefix("LOADED ").split()
@@ -83,7 +84,7 @@ def test_no_help_page_loads_what_computes_and_all_fit_80_columns() -> None:
     script = (
         "import sys; from facthold.cli import app\n"
         "def leave(code): raise SystemExit(code)\n"
-        "app._leave = leave\n"
+        "app.ending.leave = leave\n"
         "for name in app.COMMANDS:\n"
         "    try: app.main([name, '--help'])\n"
         "    except SystemExit: pass\n"
@@ -345,7 +346,7 @@ def test_a_signal_that_is_to_be_ignored_stays_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        _listen()
+        listen()
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
         assert signal.getsignal(signal.SIGTERM) == interrupted.hear
     finally:

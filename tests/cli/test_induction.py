@@ -15,7 +15,7 @@ from rich.console import Console
 
 import facthold as fh
 import facthold.cli.watch_probes
-from facthold.cli.app import interrupted
+from facthold.cli.ending import interrupted
 from facthold.cli.induction_view import _some, named, visible
 from facthold.cli.watch_probes import TITLES, ProbesView, watch_induction
 from facthold.context.bigrams import MOST_CHARACTERS

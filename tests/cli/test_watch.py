@@ -17,7 +17,8 @@ from typer.testing import CliRunner, Result
 
 import facthold.cli.watch
 from facthold._util.errors import FactholdError
-from facthold.cli.app import app, interrupted
+from facthold.cli.app import app
+from facthold.cli.ending import interrupted
 from facthold.cli.watch import _questions, _read, find_question
 from facthold.cli.watch_view import View
 from facthold.dynamics.population import Start

@@ -9,7 +9,8 @@ import typer
 from facthold._util.errors import FactholdError, check_one_of
 from facthold._util.files import model_of
 from facthold.cli import options as o
-from facthold.cli.app import command, heed
+from facthold.cli.app import command
+from facthold.cli.ending import heed
 from facthold.cli.inputs import about_file, file_in_words, refuse, say_replaced, writable_file
 from facthold.cli.printing import count, paragraph, percent, print_json, printable, show, working
 from facthold.facts.problem import FactualRecall

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from facthold._util.commands import command, duration
-from facthold.cli.app import heed
+from facthold.cli.ending import heed
 from facthold.cli.printing import count, filled, messages
 from facthold.lab.api import AnyStore, opened
 from facthold.lab.cells import Cell, Result

@@ -9,7 +9,8 @@ import typer
 
 from facthold._util.files import OF_TEXT
 from facthold.cli import options as o
-from facthold.cli.app import command, heed
+from facthold.cli.app import command
+from facthold.cli.ending import heed
 from facthold.cli.induction_view import about_prediction, say_found, say_sequence
 from facthold.cli.inputs import refuse, say_replaced, writable_file
 from facthold.cli.printing import count, print_json, working

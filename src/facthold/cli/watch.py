@@ -11,7 +11,8 @@ import typer
 from facthold._util.errors import FactholdError
 from facthold._util.files import GIF, as_csv, table_of, writing
 from facthold.cli import options as o
-from facthold.cli.app import check_apart, command, heed
+from facthold.cli.app import check_apart, command
+from facthold.cli.ending import heed
 from facthold.cli.inputs import real_rows, refuse, say_replaced, split_names, understand, writable_file
 from facthold.cli.printing import count, messages, paragraph, print_json, working
 from facthold.cli.watch_view import View, closing, paths, shown, stage_line

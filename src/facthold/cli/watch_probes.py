@@ -12,7 +12,8 @@ from rich.text import Text
 
 from facthold._util.files import GIF, as_csv, table_of, writing
 from facthold.cli import curves
-from facthold.cli.app import check_apart, heed
+from facthold.cli.app import check_apart
+from facthold.cli.ending import heed
 from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.printing import count, messages, paragraph, print_json, working
 from facthold.cli.texts import counted, foretell_head
