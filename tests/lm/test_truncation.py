@@ -5,11 +5,12 @@ import pytest
 
 from facthold.lm import hooks
 from facthold.lm.choices import MATRICES
+from facthold.lm.from_layer import FromLayer
 from facthold.lm.library import load
 from facthold.lm.model import LanguageModel
 from facthold.lm.prompts import facts_for
 from facthold.lm.tiny import KNOWN, LAYER
-from facthold.lm.truncation import PROMPT, Question, full_rank, located_facts, truncated, truncations
+from facthold.lm.truncation import PROMPT, full_rank, hits, located_facts, truncated, truncations
 
 PROMPTS = ["The capital of France is", "The currency of Japan is the", "Madrid is located in"]
 
@@ -65,12 +66,13 @@ def test_facts_are_those_that_the_model_knows(model: LanguageModel) -> None:
 
 def test_a_question_that_begins_at_a_layer_is_the_whole_one(model: LanguageModel) -> None:
     capitals, countries = ["Paris", "Tokyo", "Madrid"], ["France", "Japan", "Spain"]
-    asked = Question(model, [PROMPT.format(c) for c in capitals], countries, countries, LAYER)
+    asked = FromLayer(model, [PROMPT.format(c) for c in capitals], countries, LAYER)
     cut = truncated(model, LAYER, "attention", 0)
     whole = cut.run(model.batch([PROMPT.format(c) for c in capitals])).logits
     np.testing.assert_allclose(asked.logits(cut), whole, atol=1e-5)
-    known = Question(model, [f"The capital of {c} is" for c in countries], capitals, capitals, 2).hits(model)
+    prompts = [f"The capital of {c} is" for c in countries]
+    known = hits(FromLayer(model, prompts, capitals, 2), model, capitals)
     assert known.first.all()
     assert known.fact.all()
-    missed = Question(model, [f"The capital of {c} is" for c in countries], capitals[::-1], capitals, 2).hits(model)
+    missed = hits(FromLayer(model, prompts, capitals[::-1], 2), model, capitals)
     assert missed.first.tolist() == missed.fact.tolist() == [False, True, False]

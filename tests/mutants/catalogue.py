@@ -8,11 +8,11 @@ from mutants import (
     context_words,
     embeddings,
     knowledge,
-    language_models,
     learning,
     ledger,
     lm,
     lm_edit,
+    lm_where,
     measures,
     optimisers,
     oscillations,
@@ -39,7 +39,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *sharp.MUTANTS,
     *lm.MUTANTS,
     *embeddings.MUTANTS,
-    *language_models.MUTANTS,
+    *lm_where.MUTANTS,
     *lm_edit.MUTANTS,
 )
 

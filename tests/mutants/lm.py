@@ -26,13 +26,6 @@ MUTANTS = (
         tests=(f"{MODEL}logits_are_those_of_the_published_architecture",),
     ),
     Mutant(
-        "language model: parts of a margin without the last norm's gain",
-        "lm/parts.py",
-        "read = direction * model.g * scale(run.final, c.eps)[:, None]",
-        "read = direction * scale(run.final, c.eps)[:, None]",
-        tests=(f"{MODEL}parts_of_a_margin_sum_to_it",),
-    ),
-    Mutant(
         "language model: a rank counts from zero",
         "lm/knowing.py",
         "fact, 1 + int((logits > own).sum())",

@@ -19,6 +19,7 @@ from facthold._util.errors import FactholdError
 from facthold.lm import hooks
 from facthold.lm.choices import GRADIENT, IDENTITY, NEIGHBOURS, TEXT
 from facthold.lm.model import Batch, LanguageModel, batches
+from facthold.lm.questions import subject_place
 from facthold.lm.text import ANOTHER
 
 PREFIXES = ("", "It is well known. ", "Yesterday we talked about it. ")  # texts before a prompt, for k and for v
@@ -35,17 +36,6 @@ class Edit:
     prompt: str
     subject: str
     answer: str
-
-
-def subject_place(model: LanguageModel, prompt: str, subject: str) -> int:
-    """The position of the subject's last token."""
-    start = prompt.rfind(subject) if subject.strip() else -1
-    if start < 0:
-        raise ValueError(f"subject={subject!r} is not in the prompt {prompt!r}; give another subject")
-    before, whole = model.encode(prompt[: start + len(subject)]), model.encode(prompt)
-    if whole[: len(before)] != before:
-        raise ValueError(f"subject={subject!r} ends within a token of {prompt!r}; give another subject")
-    return len(before) - 1
 
 
 def places_of(model: LanguageModel, edits: Sequence[Edit]) -> tuple[Batch, np.ndarray]:

@@ -47,12 +47,6 @@ def probed(model: LanguageModel, questions: Sequence[Question], answers: np.ndar
     return Probed(jnp.asarray(found), model.U[answers] * model.g, jnp.asarray(f))
 
 
-def truncated(W: Float[Array, "d d"], ranks: Sequence[int]) -> list[Float[Array, "d d"]]:
-    """The best approximations of W with these ranks."""
-    left, s, right_side = jnp.linalg.svd(W, full_matrices=False)
-    return [(left[:, :k] * s[:k]) @ right_side[:k] for k in ranks]
-
-
 def scrambled(s: Float[Array, "d"], *, key: Array) -> Float[Array, "d d"]:
     """A random matrix with these singular values: its directions are uniform on both sides."""
     one, other = (jnp.linalg.qr(jax.random.normal(k, (len(s), len(s))))[0] for k in jax.random.split(key))

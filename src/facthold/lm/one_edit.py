@@ -17,14 +17,13 @@ from facthold.lm.editing import (
     edited,
     plain_keys,
     subject_keys,
-    subject_place,
     text_keys,
     values,
 )
 from facthold.lm.model import LanguageModel
 from facthold.lm.price import text_perplexity
-from facthold.lm.prompts import facts_for
-from facthold.lm.truncation import by_hash
+from facthold.lm.prompts import by_hash, facts_for
+from facthold.lm.questions import subject_place
 
 TRIED = (4, 2)  # layers L / 4 and L / 2
 IN_C, CHOOSING, JUDGED = 64, 8, 16  # other subjects: whose keys are in C, that choose the layer, that are told
@@ -57,9 +56,7 @@ class Done:
 def find_subject(model: str, prompt: str, subject: str | None) -> str:
     """The subject that is named, or the longest name of a known one in the prompt."""
     if subject is not None:
-        if not subject.strip() or subject not in prompt:
-            raise ValueError(f"subject={subject!r} is not in the prompt {prompt!r}; give one that is")
-        return subject
+        return subject  # whether it is there is said where its place is found
     there = [s for s in {s for s, _, _ in facts_for(model)} if s in prompt]
     if not there:
         raise ValueError(f"no known subject is in the prompt {prompt!r}; give --subject")
@@ -92,7 +89,7 @@ def edit_once(
     target = answer_token(model, answer, sorted({a for _, _, a in rows}))
     made = Edit(prompt, subject, answer.strip())
     subject_place(model, prompt, subject)
-    others = sorted({s for s, _, _ in rows} - {subject}, key=lambda s: by_hash((s, "", "")))
+    others = sorted({s for s, _, _ in rows} - {subject}, key=by_hash)
     texts = [(prompt.replace(subject, s), s) for s in others if s not in prompt]
     ends = np.cumsum([min(JUDGED, len(texts) // 3), min(CHOOSING, len(texts) // 3), IN_C])
     judged, choosing, near = texts[: ends[0]], texts[ends[0] : ends[1]], texts[ends[1] : ends[2]]

@@ -47,6 +47,11 @@ def draw_shots(rows: Sequence[Row], fact: Row, n: int, seed: int) -> list[Row]:
     return sorted(others, key=lambda row: hashlib.sha256("\0".join((f"{seed}", *fact, *row)).encode()).digest())[:n]
 
 
+def by_hash(name: str) -> bytes:
+    """What subjects are ordered by where any part of them is to be a random one, and the same on every machine."""
+    return hashlib.sha256(name.encode()).digest()
+
+
 def facts_for(model: str, relations: Sequence[str] | None = None) -> list[Row]:
     """The facts that a model is asked for: those about countries, or of the tiny model its own."""
     wanted = list(TEMPLATES) if relations is None else list(relations)

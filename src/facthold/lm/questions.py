@@ -1,7 +1,6 @@
 """Facts as questions whose subject is found again among the tokens, with what the model says of each; and the two
 halves of the subjects: in one a layer or a head is chosen, in the other it is judged."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import numpy as np
 from facthold.facts.table import Row
 from facthold.lm.knowing import ask_facts
 from facthold.lm.model import LanguageModel
-from facthold.lm.prompts import TEMPLATES
+from facthold.lm.prompts import TEMPLATES, by_hash, prompt
 
 LAST, SUBJECT = "last", "subject"
 POSITIONS = {LAST: "the last token", SUBJECT: "the subject's last token"}
@@ -38,23 +37,27 @@ def questions(model: LanguageModel, rows: Sequence[Row]) -> list[Question]:
         if one.left_out:
             continue
         subject, relation, answer = one.fact
-        before, _, after = TEMPLATES[relation][0].partition("{}")
-        tokens = model.encode(before + subject + after)
-        end = len(model.encode(before + subject)) - 1
-        found.append(
-            Question(one.fact, tuple(tokens), end, model.tokeniser.first(answer), one.rank == 1, one.best)
-        )  # fmt: skip
-    return sorted(found, key=lambda q: _digest(q.fact[0]))
+        text = prompt(relation, subject)
+        place, first = subject_place(model, text, subject), model.tokeniser.first(answer)
+        found.append(Question(one.fact, tuple(model.encode(text)), place, first, one.rank == 1, one.best))
+    return sorted(found, key=lambda q: by_hash(q.fact[0]))
 
 
 def held(subject: str) -> bool:
     """Whether a subject is in the half that judges. It is there for all relations: what was chosen on others has not
     seen it."""
-    return _digest(subject)[-1] % 2 == 1
+    return by_hash(subject)[-1] % 2 == 1
 
 
-def _digest(subject: str) -> bytes:
-    return hashlib.sha256(subject.encode()).digest()
+def subject_place(model: LanguageModel, prompt: str, subject: str) -> int:
+    """The position of the subject's last token in a prompt."""
+    start = prompt.rfind(subject) if subject.strip() else -1
+    if start < 0:
+        raise ValueError(f"subject={subject!r} is not in the prompt {prompt!r}; give another subject")
+    before, whole = model.encode(prompt[: start + len(subject)]), model.encode(prompt)
+    if whole[: len(before)] != before:
+        raise ValueError(f"subject={subject!r} ends within a token of {prompt!r}; give another subject")
+    return len(before) - 1
 
 
 def answers(model: LanguageModel, rows: Sequence[Row]) -> np.ndarray:

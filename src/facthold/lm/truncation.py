@@ -1,21 +1,19 @@
 """Truncation of a language model: matrices of one layer cut to rank r, or dropped (r = 0), as `measure.truncate` cuts
 small models; and the lecture's question for it, "Madrid is located in": a fact, or *the*?"""
 
-import hashlib
 from collections.abc import Collection, Sequence
-from copy import copy
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from facthold._util.errors import find
 from facthold.facts.table import Row
 from facthold.lm.choices import MATRICES
+from facthold.lm.from_layer import FromLayer
 from facthold.lm.knowing import ask_facts, reason_left_out
-from facthold.lm.model import Batch, LanguageModel, batches
+from facthold.lm.model import LanguageModel
+from facthold.lm.prompts import by_hash
 from facthold.measure.truncate import best_ranks
 
 LOCATED, PROMPT = "located", "{} is located in"
@@ -59,12 +57,7 @@ def located_facts(model: LanguageModel, rows: Sequence[Row]) -> list[Row]:
     kept = [fact for fact in turned if not reason_left_out(fact, turned, first.__getitem__)]
     asked = ask_facts(model, [(s, "capital", c) for c, _, s in kept], capitals)
     known = [fact for fact, one in zip(kept, asked, strict=True) if one.rank == 1 and not one.left_out]
-    return sorted(known, key=by_hash)
-
-
-def by_hash(fact: Row) -> bytes:
-    """What facts are ordered by where any part of them is to be a random one."""
-    return hashlib.sha256(fact[0].encode()).digest()
+    return sorted(known, key=lambda fact: by_hash(fact[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,46 +70,10 @@ class Hits:
     first: np.ndarray
 
 
-class Question:
-    """Prompts with answers, asked of a model and of what truncation makes of it. Layers before the cut are run once."""
-
-    def __init__(
-        self, model: LanguageModel, prompts: Sequence[str], answers: Sequence[str], options: Sequence[str], layer: int
-    ) -> None:
-        first = model.tokeniser.first
-        self.answers = np.array([first(answer) for answer in answers])
-        self.rivals = sorted({first(word) for word in RIVALS})
-        self.options = sorted({first(name) for name in options})
-        self.layer, self.parts = layer, list[tuple[np.ndarray, Batch, jax.Array]]()
-        for places, batch in batches([model.encode(prompt) for prompt in prompts]):
-            run = model.run(batch, keep=[("stream", layer)], logits=False)
-            self.parts.append((places, batch, run["stream", layer]))
-
-    def logits(self, model: LanguageModel) -> Float[np.ndarray, "b V"]:
-        """At each prompt's end, in the order of the prompts; the model may differ from its layer on."""
-        found = np.empty((len(self.answers), model.config.V), np.float32)
-        for places, batch, stream in self.parts:
-            found[places] = model.run(batch, start=(self.layer, stream)).logits
-        return found
-
-    def first(self, model: LanguageModel) -> np.ndarray:
-        """Whether the answer's first token is the first of all."""
-        return self.logits(model).argmax(1) == self.answers
-
-    def part(self, which: Sequence[int]) -> "Question":
-        """Some of the prompts alone."""
-        found = copy(self)
-        found.answers = self.answers[list(which)]
-        found.parts = []
-        for places, batch, stream in self.parts:
-            inside = [(which.index(p), i) for i, p in enumerate(places.tolist()) if p in which]
-            if inside:
-                new, old = (np.array(side) for side in zip(*inside, strict=True))
-                found.parts.append((new, Batch(batch.tokens[old], batch.lengths[old]), stream[old]))
-        return found
-
-    def hits(self, model: LanguageModel) -> Hits:
-        logits = self.logits(model)
-        own = logits[np.arange(len(logits)), self.answers]
-        beats = own > logits[:, self.rivals].max(1)
-        return Hits(beats, beats & (own >= logits[:, self.options].max(1)), logits.argmax(1) == self.answers)
+def hits(asked: FromLayer, model: LanguageModel, options: Sequence[str]) -> Hits:
+    """What a model, cut or whole, makes of these prompts; ``options`` are all answers that compete."""
+    first, logits = model.tokeniser.first, asked.logits(model)
+    own = logits[np.arange(len(logits)), asked.answers]
+    rivals, others = (sorted({first(word) for word in words}) for words in (RIVALS, options))
+    beats = own > logits[:, rivals].max(1)
+    return Hits(beats, beats & (own >= logits[:, others].max(1)), logits.argmax(1) == asked.answers)

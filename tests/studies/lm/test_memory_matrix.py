@@ -6,7 +6,7 @@ import pytest
 
 from facthold.lab import Values
 from facthold.lm.library import load
-from facthold.lm.matrices import probed, scrambled, truncated, words_before
+from facthold.lm.matrices import probed, scrambled, words_before
 from facthold.lm.prompts import facts_for
 from facthold.lm.questions import answers, questions
 from facthold.lm.tiny import LAYER, OF_SUBJECTS
@@ -54,14 +54,6 @@ def test_keys_are_read_where_a_name_has_a_space_before_it() -> None:
     key = probed(model, [q], answers(model, rows)).keys[0]
     whole = model.run(model.batch([f"The capital of {q.fact[0]} is"]), keep=[("stream", 1)])["stream", 1][0, q.subject]
     np.testing.assert_allclose(key, whole / np.sqrt((whole**2).mean() + model.config.eps), rtol=1e-4, atol=1e-5)
-
-
-def test_truncation_is_the_best_approximation() -> None:
-    W = jax.random.normal(jax.random.key(0), (12, 12))
-    s = np.linalg.svd(np.asarray(W), compute_uv=False)
-    for k, part in zip((3, 12), truncated(W, (3, 12)), strict=True):
-        assert np.linalg.matrix_rank(part, tol=1e-4) == k
-        assert np.linalg.norm(W - part) == pytest.approx(np.linalg.norm(s[k:]), abs=1e-4)
 
 
 def test_random_controls_have_the_same_singular_values() -> None:

@@ -4,18 +4,20 @@ results of two models never mix, and `run` finds the file by it."""
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.memory import Parts
 from facthold.facts.real import COUNTRIES
 from facthold.facts.table import Row
 from facthold.lab import Cell
+from facthold.lab.fields import OneOf
 from facthold.lm.fetch import SMOLLM2, TINY, missing, name_of
-from facthold.lm.prompts import facts_for
+from facthold.lm.prompts import TEMPLATES, facts_for
 
 if TYPE_CHECKING:
     from facthold.lm.model import LanguageModel
 
+Relation = Annotated[str, OneOf(TEMPLATES)]
 FETCHED = SMOLLM2.sha256  # the model of the presets quick and paper
 MEMORY, TINY_MEMORY = 1.5e9, 1e8  # bytes that a model of 135 million weights takes with what runs through it
 
@@ -23,6 +25,8 @@ MEMORY, TINY_MEMORY = 1.5e9, 1e8  # bytes that a model of 135 million weights ta
 @dataclass(frozen=True, kw_only=True)
 class LmCell(Cell):
     """A cell about one language model and the facts that it is asked for."""
+
+    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
 
     model: str = TINY  # 'tiny', or the SHA-256 of a GGUF file
 

@@ -11,15 +11,14 @@ from facthold.facts.table import Row
 from facthold.lab import Cell, Claim, Figure, Judgement, Result, Values, style
 from facthold.lab.claim import at_least
 from facthold.lab.fields import Count, Counts, Each, OneOf, Whole
-from facthold.lm.choices import VALUES
+from facthold.lm.choices import GRADIENT, IDENTITY, NEIGHBOURS, TEXT, VALUES
 from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.prompts import facts_for
 from facthold.studies.judging import all_of, around, at_preset, mean_and_error
 from facthold.studies.lm.base import FETCHED, LmCell, named
 
 Value = Annotated[str, OneOf(VALUES)]
-GRADIENT, TEXT, NEIGHBOURS = "gradient", "text", "neighbours"
-COVARIANCES = {"identity": "identity", TEXT: "a text's keys", NEIGHBOURS: "also neighbours' keys"}
+COVARIANCES = {IDENTITY: "identity", TEXT: "a text's keys", NEIGHBOURS: "also neighbours' keys"}
 MEASURES = {"efficacy": "the new answer", "paraphrase": "in other words", "specificity": "others unchanged"}
 PARAPHRASES = (1, 2)  # templates
 LEAST, TOLERANCE = 0.05, 0.1  # a rise of specificity, and a loss of efficacy that is allowed; fixed before measuring
@@ -31,7 +30,6 @@ class LmEdits(LmCell):
     """Capitals given other answers in W_down of one layer: each alone, and one after another."""
 
     kind: ClassVar[str] = "lm-edits"
-    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
 
     layer: Whole
     value: Value  # how v is found
@@ -47,9 +45,9 @@ class LmEdits(LmCell):
 
     def run(self) -> Result:
         from facthold.lm import editing
+        from facthold.lm.from_layer import FromLayer
         from facthold.lm.price import text_perplexity
         from facthold.lm.prompts import prompt
-        from facthold.lm.truncation import Question
 
         model = self.opened()
         edits, judged, others = drawn(self.model, self.n_edits, self.neighbours, self.keys)
@@ -61,7 +59,7 @@ class LmEdits(LmCell):
         subjects, answers = [s for s, _ in edits], [a for _, a in edits]
 
         def question(names: list[str], right: list[str], template: int = 0) -> Any:
-            return Question(model, [prompt("capital", s, template=template) for s in names], right, [], self.layer)
+            return FromLayer(model, [prompt("capital", s, template=template) for s in names], right, self.layer)
 
         asked = _Asked(
             question(subjects, answers), [question(subjects, answers, t) for t in PARAPHRASES],
@@ -125,14 +123,12 @@ def drawn(model: str, n: int, neighbours: int, keys: int) -> tuple[Pairs, Pairs,
 @cache
 def known_capitals(model: str) -> tuple[list[Row], list[Row]]:
     """Capitals that can be judged: those that the model knows, and the others, each in an order by hashes."""
-    from facthold.lm.knowing import ask_facts
     from facthold.lm.library import load
-    from facthold.lm.truncation import by_hash
+    from facthold.lm.questions import questions
 
-    rows = facts_for(model, ["capital"])
-    asked = [one for one in ask_facts(load(model), rows, rows) if not one.left_out]
-    known, others = ([one.fact for one in asked if (one.rank == 1) == is_known] for is_known in (True, False))
-    return sorted(known, key=by_hash), sorted(others, key=by_hash)
+    asked = questions(load(model), facts_for(model, ["capital"]))
+    known, others = ([q.fact for q in asked if q.known == is_known] for is_known in (True, False))
+    return known, others
 
 
 @dataclass(frozen=True)

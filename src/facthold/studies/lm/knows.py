@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from facthold.lab import Cell, Figure, Result, Values, style
-from facthold.lab.fields import Between, Each, OneOf, Repeats, Whole
+from facthold.lab.fields import Between, Each, Repeats, Whole
 from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.prompts import TEMPLATES
 from facthold.studies.judging import grouped
-from facthold.studies.lm.base import FETCHED, LmCell, named
+from facthold.studies.lm.base import FETCHED, LmCell, Relation, named
 
-Relation = Annotated[str, OneOf(TEMPLATES)]
 MOST_SHOTS = 64  # examples: more would not fit into the context
 Shots = Annotated[int, Between(least=0, most=MOST_SHOTS)]
 TOKENS = {0: 12, 3: 40}  # of a prompt, about, by its examples
@@ -24,7 +23,6 @@ class LmKnows(LmCell):
     """All facts of a relation, asked in the words of one template, after so many examples."""
 
     kind: ClassVar[str] = "lm-knows"
-    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
 
     relation: Relation
     shots: Shots = 0

@@ -1,16 +1,15 @@
 """One attention matrix of a language model as an associative memory: facts read off the weights."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from facthold.lab import Cell, Figure, Result, Values, style
+from facthold.lab import Cell, Result
 from facthold.lab.fields import Count, Counts, Each
-from facthold.lm.fetch import SMOLLM2, TINY
+from facthold.lm.fetch import TINY
 from facthold.lm.prompts import TEMPLATES
-from facthold.studies.lm.base import FETCHED, LmCell, named
+from facthold.studies.lm.base import FETCHED, LmCell, Relation, named
+from facthold.studies.lm.layers import layers_of
 from facthold.studies.lm.resampling import bits
-from facthold.studies.lm.where import LAYERS, Relation
 
 SEED = 2412_06538  # of the controls
 SVD = 0.3  # seconds of one, about
@@ -22,7 +21,6 @@ class LmMatrix(LmCell):
     with random directions, and with answers shuffled."""
 
     kind: ClassVar[str] = "lm-matrix"
-    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
 
     relation: Relation
     ranks: Counts
@@ -30,15 +28,16 @@ class LmMatrix(LmCell):
 
     @property
     def cost(self) -> float:
-        return self.seconds(300) + (0.1 if self.model == TINY else LAYERS * (1 + self.controls) * SVD)
+        return self.seconds(300) + (0.1 if self.model == TINY else layers_of(self.model) * (1 + self.controls) * SVD)
 
     def run(self) -> Result:
         import jax
         import jax.numpy as jnp
         import numpy as np
 
-        from facthold.lm.matrices import probed, scrambled, truncated
+        from facthold.lm.matrices import probed, scrambled
         from facthold.lm.questions import answers, held, questions
+        from facthold.measure.truncate import best_ranks
 
         model, rows = self.opened(), self.facts([self.relation])
         c, asked = model.config, questions(model, rows)
@@ -56,7 +55,8 @@ class LmMatrix(LmCell):
             keys = jax.random.split(jax.random.key(SEED + i), self.controls)
             singular = jnp.linalg.svd(W, compute_uv=False)
             control.append([bits(problem.recalled(scrambled(singular, key=key))[known]) for key in keys])
-            by_rank.append([bits(problem.recalled(one)[known]) for one in truncated(W, self.ranks)])
+            cut = best_ranks(W, self.ranks)
+            by_rank.append([bits(problem.recalled(jnp.asarray(cut[r][0]))[known]) for r in self.ranks])
             heads.append([bits(problem.recalled(model.ov(i, head=h))[known]) for h in range(c.H)])
         return {
             "accuracy": float(known.mean()),  # of the whole model
@@ -87,26 +87,3 @@ PRESETS = {
 def cells(grid: Grid) -> list[Cell]:
     model = named(grid.model)
     return [LmMatrix(model=model, relation=r, ranks=grid.ranks, controls=grid.controls) for r in grid.relations]
-
-
-def plot(rows: Sequence[Values]) -> "style.Canvas":
-    from facthold.studies.lm.memory_view import draw
-
-    return draw(rows)
-
-
-def says(rows: Sequence[Values]) -> list[str]:
-    from facthold.studies.lm.memory_view import lines
-
-    return lines(rows)
-
-
-FIGURE = Figure(
-    "lm-memory", "An attention matrix as an associative memory", "beyond the paper: its discussion",
-    f"W_OV of each layer of {SMOLLM2.name}, heads summed (preset smoke: of a made-up model of three layers), applied "
-    "to the stream at a country's last token right after layer 0; the answer is the arg max over the relation's "
-    "answers. Known facts: first of all tokens in a prompt; unknown ones: not even first of the relation's answers. "
-    "The layer is chosen on half of the countries. Controls: random directions with the same singular values, and "
-    "shuffled answers.",
-    PRESETS, cells, plot, says=says,
-)  # fmt: skip

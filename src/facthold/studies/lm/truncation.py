@@ -16,6 +16,7 @@ from facthold.lm.prompts import facts_for
 from facthold.studies.judging import all_of, around, at_preset, mean_and_error
 from facthold.studies.lm.base import FETCHED, LmCell, named
 from facthold.studies.lm.layers import layers_of
+from facthold.studies.lm.resampling import bits
 
 Matrix = Annotated[str, OneOf(MATRICES)]
 WHOLE = {"mlp": 0, "attention": 0}  # cut at rank 0 alone: the whole of it taken away
@@ -27,7 +28,6 @@ MAIN = "fact"  # what cuts are chosen and judged by: that *the* falls is not eno
 HALVES = (0, 1)
 KNOWN = 70  # facts that there are about, for a guess at the time
 OTHERS = {0: "The capital of X is", 2: "The capital city of X is called"}  # what a cut may cost, by the template
-CHARACTER = {True: "1", False: "0"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,6 @@ class LmTruncation(LmCell):
     cuts that are the best ones on either half of the facts."""
 
     kind: ClassVar[str] = "lm-truncation"
-    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
 
     layer: Whole
     facts_asked: Count  # at most: a random sample of those that the model knows
@@ -49,9 +48,10 @@ class LmTruncation(LmCell):
         return self.seconds(min(self.facts_asked, KNOWN) * (cuts / 2 + 4) + 40, 8)
 
     def run(self) -> Result:
+        from facthold.lm.from_layer import FromLayer
         from facthold.lm.price import text_perplexity
         from facthold.lm.prompts import prompt
-        from facthold.lm.truncation import PROMPT, Question, truncated, truncations
+        from facthold.lm.truncation import PROMPT, hits, truncated, truncations
 
         model = self.opened()
         if self.layer >= model.config.L:
@@ -60,20 +60,18 @@ class LmTruncation(LmCell):
         every = known_facts(self.model)
         facts = every[: self.facts_asked]
         countries, capitals = [s for _, _, s in facts], [c for c, _, _ in facts]
-        asked = Question(model, [PROMPT.format(c) for c in capitals], countries, [s for s, _, _ in rows], self.layer)
+        asked = FromLayer(model, [PROMPT.format(c) for c in capitals], countries, self.layer)
         others = {
-            words: Question(
-                model, [prompt("capital", s, template=t) for s in countries], capitals, capitals, self.layer
-            )
+            words: FromLayer(model, [prompt("capital", s, template=t) for s in countries], capitals, self.layer)
             for t, words in OTHERS.items()
         }
 
         def scores(changed: Any) -> dict[str, str]:
-            hits = asked.hits(changed)
-            return {name: "".join(CHARACTER[bool(hit)] for hit in getattr(hits, name)) for name in MEASURES}
+            found = hits(asked, changed, [s for s, _, _ in rows])
+            return {name: bits(getattr(found, name)) for name in MEASURES}
 
         def price(changed: Any) -> dict[str, float]:
-            shares = {words: float(other.hits(changed).first.mean()) for words, other in others.items()}
+            shares = {words: float(other.first(changed).mean()) for words, other in others.items()}
             return {"perplexity": text_perplexity(changed), **shares}
 
         cuts: dict[str, dict[str, str]] = {}
@@ -89,7 +87,7 @@ class LmTruncation(LmCell):
         return {
             "known": len(every), "capitals": capitals, "whole": scores(model),
             "whole_price": _once((self.model, self.facts_asked), lambda: price(model)), "cuts": cuts, "prices": prices,
-            "accuracy": float(asked.hits(model).first.mean()),  # of the whole model
+            "accuracy": float(asked.first(model).mean()),  # of the whole model
         }  # fmt: skip
 
 

@@ -1,20 +1,19 @@
 """Where a language model reads a fact: the parts of its margin, and what is left of its answers without each part."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from facthold.lab import Cell, Figure, Result, Values, style
-from facthold.lab.fields import Between, Each, OneOf
-from facthold.lm.fetch import SMOLLM2, TINY
+from facthold.lab import Cell, Result
+from facthold.lab.fields import Between, Each
+from facthold.lm.fetch import TINY
 from facthold.lm.prompts import TEMPLATES
-from facthold.studies.lm.base import FETCHED, LmCell, named
+from facthold.studies.lm.base import FETCHED, LmCell, Relation, named
+from facthold.studies.lm.layers import layers_of
 from facthold.studies.lm.resampling import bits
 
-Relation = Annotated[str, OneOf(TEMPLATES)]
 Facts = Annotated[int, Between(least=4)]
 PLACES = ("attention", "mlp")
-LAYERS, HEADS = 30, 9  # of the fetched model, for guesses at what a cell costs
+HEADS = 9  # of a layer of the fetched model, for a guess at what a cell costs
 POSITIONS = 4  # of a question that are computed again after a change, about, both places together
 
 
@@ -24,14 +23,13 @@ class LmWhere(LmCell):
     attention and MLP, at the subject's last token and at the last token."""
 
     kind: ClassVar[str] = "lm-where"
-    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
 
     relation: Relation
     facts_each: Facts = 40
 
     @property
     def cost(self) -> float:
-        return self.seconds(250) + self.seconds(self.facts_each * 2 * LAYERS * POSITIONS / 2, 1)
+        return self.seconds(250) + self.seconds(self.facts_each * 2 * layers_of(self.model) * POSITIONS / 2, 1)
 
     def run(self) -> Result:
         import numpy as np
@@ -65,14 +63,13 @@ class LmHeads(LmCell):
     """The known facts of one relation, at most so many: answers without each head."""
 
     kind: ClassVar[str] = "lm-heads"
-    counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
 
     relation: Relation
     facts_each: Facts = 40
 
     @property
     def cost(self) -> float:
-        return self.seconds(250) + self.seconds(self.facts_each * HEADS * LAYERS * POSITIONS / 2, 1)
+        return self.seconds(250) + self.seconds(self.facts_each * HEADS * layers_of(self.model) * POSITIONS / 2, 1)
 
     def run(self) -> Result:
         import numpy as np
@@ -117,26 +114,3 @@ def cells(grid: Grid) -> list[Cell]:
     return layer_cells(grid) + [
         LmHeads(model=model, relation=r, facts_each=grid.facts_heads) for r in grid.relations
     ]  # fmt: skip
-
-
-def plot(rows: Sequence[Values]) -> "style.Canvas":
-    from facthold.studies.lm.where_view import draw
-
-    return draw(rows)
-
-
-def says(rows: Sequence[Values]) -> list[str]:
-    from facthold.studies.lm.where_view import lines
-
-    return lines(rows)
-
-
-FIGURE = Figure(
-    "lm-where", "Where a language model reads facts", "beyond the paper: its discussion",
-    f"Known facts about countries in {SMOLLM2.name} (preset smoke: in a made-up model of three layers). Top: answers "
-    "that are still right when one layer's attention, or its MLP, is replaced at one token by its mean over the other "
-    "prompts of the relation; the half of the subjects on which the layer was chosen and the half on which it is "
-    "judged are drawn apart. Bottom: the exact parts of the margin with the last norm's scale frozen, against the mean "
-    "of the relation's answers and against the runner-up.",
-    PRESETS, cells, plot, says=says,
-)  # fmt: skip

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from facthold.lab import Values, style
+from facthold.lab import Figure, Values, style
+from facthold.lm.fetch import SMOLLM2
 from facthold.studies.lm.resampling import flags
+from facthold.studies.lm.where import PRESETS, cells
 from facthold.studies.lm.where_claims import Facts, choose
 
 if TYPE_CHECKING:
@@ -132,3 +134,14 @@ def _heads(rows: Sequence[Values], position: str) -> list[str]:
         words = ", ".join(f"{i}.{h} {judged[i, h]:.2f}" for i, h in names)
         found.append(f"{row['relation']}, heads at {POSITIONS[position]}, layer.head and share still right: {words}")
     return found
+
+
+FIGURE = Figure(
+    "lm-where", "Where a language model reads facts", "beyond the paper: its discussion",
+    f"Known facts about countries in {SMOLLM2.name} (preset smoke: in a made-up model of three layers). Top: answers "
+    "that are still right when one layer's attention, or its MLP, is replaced at one token by its mean over the other "
+    "prompts of the relation; the half of the subjects on which the layer was chosen and the half on which it is "
+    "judged are drawn apart. Bottom: the exact parts of the margin with the last norm's scale frozen, against the mean "
+    "of the relation's answers and against the runner-up.",
+    PRESETS, cells, draw, says=lines,
+)  # fmt: skip

@@ -1,4 +1,5 @@
-"""Faults in what is asked of a real language model; claims that need the fetched one are tried where it is there."""
+"""Faults in where a language model reads facts, and in its matrices as memories; claims that need the fetched one are
+tried where it is there."""
 
 from mutants.harness import Mutant
 
@@ -73,18 +74,18 @@ MUTANTS = (
     ),
     Mutant(
         "truncated: the smallest singular values are kept",
-        "lm/matrices.py",
-        "    return [(left[:, :k] * s[:k]) @ right_side[:k] for k in ranks]",
-        "    return [(left[:, -k:] * s[-k:]) @ right_side[-k:] for k in ranks]",
-        claims=("lm-matrix-rank",),
-        tests=("studies/lm/test_memory_matrix.py::test_truncation_is_the_best_approximation",),
+        "measure/truncate.py",
+        "(left[:, :r] * s[:r]) @ right[:r]).astype",
+        "(left[:, -r:] * s[-r:]) @ right[-r:]).astype",
+        claims=("lm-matrix-rank@quick",),
+        tests=("lm/test_truncation.py::test_a_rank_is_that_of_the_matrix_and_nothing_is_nearer",),
     ),
     Mutant(
         "truncated: singular values are left out",
-        "lm/matrices.py",
-        "    left, s, right_side = jnp.linalg.svd(W, full_matrices=False)",
-        "    left, s, right_side = (jnp.sign(part) for part in jnp.linalg.svd(W, full_matrices=False))",
+        "measure/truncate.py",
+        "left, s, right = np.linalg.svd(kept.astype(np.float64), full_matrices=False)",
+        "left, s, right = (np.sign(part) for part in np.linalg.svd(kept.astype(np.float64), full_matrices=False))",
         claims=("lm-matrix-rank@quick",),
-        tests=("studies/lm/test_memory_matrix.py::test_truncation_is_the_best_approximation",),
+        tests=("lm/test_truncation.py::test_a_rank_is_that_of_the_matrix_and_nothing_is_nearer",),
     ),
 )
