@@ -47,6 +47,21 @@ def test_bits_finds_the_fewest_and_writes_the_model(saved: Path, tmp_path: Path,
     assert "bits per weight" in words
 
 
+def test_a_packed_model_has_no_more_bits_than_it_has(folder: Path, run: Run) -> None:
+    """Its own weights on other grids may need more: the search begins from what was rounded before."""
+    save_model("m.safetensors", *known.countries())
+    before = json.loads(run("bits", "m.safetensors", "--accuracy", "1", "-o", "p0.safetensors", "--json")[1])
+    assert before["packed_bits"] is None
+    for k in range(3):
+        found = json.loads(
+            run("bits", f"p{k}.safetensors", "--accuracy", "1", "-o", f"p{k + 1}.safetensors", "--json")[1]
+        )
+        assert found["packed_bits"] == pytest.approx(before["rounded"][0]["bits"])
+        assert found["rounded"][0]["bits"] <= found["packed_bits"]
+        before = found
+    assert "packed already" in run("bits", "p3.safetensors", "--accuracy", "1")[1].replace("\n  ", " ")
+
+
 @pytest.mark.parametrize("embeddings", [[], ["--store-embeddings"]])
 def test_bits_writes_a_smaller_file_that_every_command_reads(embeddings: list[str], folder: Path, run: Run) -> None:
     model, problem = known.countries()

@@ -54,8 +54,8 @@ def bits(
         raise ValueError(f"take one of bits={bits} and accuracy={accuracy:g}: the second searches for the first")
     check_one_of("scales", scales or SCALES[1], SCALES)
     grid = None if bits is None else grid_of_bits(bits, scales or SCALES[1])
-    from facthold.measure.quantise import Recall, grid_points, judged_bits, quantise
-    from facthold.models.saving import check_finite, load_model, to_numpy, write_model
+    from facthold.measure.quantise import ROUNDING, Recall, as_packed, grid_points, judged_bits, quantise
+    from facthold.models.saving import check_finite, load_model, read_points, to_numpy, write_model
 
     weights, problem = load_model(model)
     writable_file(output, model_of(type(weights).__name__))
@@ -69,6 +69,8 @@ def bits(
     back = _coming_back(weights, problem)
     guarded = Recall([_guarded(ask, back) for ask in recall.choose], _guarded(recall.judge, back))
     found: list[tuple[float | None, Quantised | None, float]] = []
+    packed = read_points(model)
+    already = as_packed(weights, packed)
     say_replaced(output)
     with working(f"rounding {model}") as say:
         before = recall.judge(weights)
@@ -78,13 +80,17 @@ def bits(
         for goal in () if grid is not None else GOALS if accuracy is None else (accuracy,):
             say(f"fewest bits at {goal:.4g} of {count(facts, 'fact')}")
             best = judged_bits(weights, guarded, goal)
-            found.append((goal, best.quantised, best.recall))
+            q, share = best.quantised, best.recall
+            if already is not None and before >= goal - ROUNDING and (q is None or already.bits <= q.bits):
+                q, share = already, before
+            found.append((goal, q, share))
     rows = [_row(goal, q, share, facts, needed) for goal, q, share in found]
     about: dict[str, Any] = {"model": str(model), "facts": facts, "recall": before, "alike": alike, "rounded": rows}
+    about["packed_bits"] = None if already is None else already.bits
     kept = next((q for _, q, _ in found if q is not None), None)
     about["came_back"] = [] if kept is None else back(kept.model)
     if output is not None and kept is not None:
-        points = grid_points(weights, kept.grids)
+        points = packed if kept is already else grid_points(weights, kept.grids)
         about["model_bytes"] = model.stat().st_size
         redraw = True if redraw is None else redraw  # it is to be small, and the model that it comes from stays
         about |= about_file(write_model(output, kept.model, problem, points=points, redraw=redraw))
@@ -160,14 +166,18 @@ def _say(about: dict[str, Any]) -> None:
     rows = [r for r in about["rounded"] if r["bits"] is not None]
     if not rows:
         return
+    packed = about["packed_bits"]
     show(
-        f"{about['recall']:.4%} of {count(about['facts'], 'fact')} recalled in float32",
+        f"{about['recall']:.4%} of {count(about['facts'], 'fact')} recalled "
+        + ("in float32" if packed is None else f"as it is, packed in {packed:,.0f} bits"),
         {
             "asked for": "{accuracy}", "recalled": "{recall:.4%}", "bits per weight": "{bits_per_weight:.3g}",
             "bits in all": "{bits:,.0f}", "bits per fact": "{bits_per_fact:.4g}", "levels": "{levels}",
         },
         [r | {"levels": _levels(r), "accuracy": r["accuracy"] and percent(r["accuracy"])} for r in rows],
     )  # fmt: skip
+    if any(r["bits"] == packed and r["accuracy"] for r in rows):
+        paragraph("it is packed already, and no grid with fewer bits was found: these are the bits that it has")
     if back := about["came_back"]:
         few = ", ".join(f"({subject}, {relation})" for subject, relation in printable(back[:SHOWN]))
         more = f" and {len(back) - SHOWN} more" if len(back) > SHOWN else ""

@@ -90,11 +90,32 @@ def quantise(model: Model, grid: Grid | Mapping[str, Grid], *, fixed: Collection
         _check(one)
     if not grids:
         raise ValueError(f"fixed={sorted(fixed)} leaves no weights to round")
-    counted = {name: (shapes[name], one) for name, one in grids.items()}
-    # one for each index of the axes that come before those that share a scale
-    scales = SCALE_BITS * sum(math.prod(shape[: one.axes(len(shape))[0]]) for shape, one in counted.values())
-    bits = scales + sum(math.prod(shape) * one.bits + GRID_BITS for shape, one in counted.values())
-    return Quantised(_on_grids(model, grids), bits, scales, sum(math.prod(shapes[name]) for name in grids), grids)
+    return _counted(_on_grids(model, grids), grids)
+
+
+def _counted(model: Model, grids: Mapping[str, Grid]) -> Quantised:
+    """The bits of a model that is on these grids."""
+    counted = [(shape, grids[name]) for name, shape in weight_sizes(model).items() if name in grids]
+    scales = SCALE_BITS * sum(_scales(shape, grid) for shape, grid in counted)
+    bits = scales + sum(math.prod(shape) * grid.bits + GRID_BITS for shape, grid in counted)
+    return Quantised(model, bits, scales, sum(math.prod(shape) for shape, _ in counted), grids)
+
+
+def _scales(shape: tuple[int, ...], grid: Grid) -> int:
+    """One for each index of the axes that come before those that share a scale."""
+    return math.prod(shape[: grid.axes(len(shape))[0]])
+
+
+def as_packed(model: Model, packed: Mapping[str, OnGrid]) -> Quantised | None:
+    """A model whose weights a file has on grids already, and the bits that it takes; None where some are on none."""
+    shapes = weight_sizes(model)
+    if set(shapes) != set(packed):
+        return None
+    grids = {}
+    for name, on in packed.items():
+        scales = next(kind for kind in SCALES if _scales(shapes[name], Grid(on.levels, kind)) == on.steps.size)
+        grids[name] = Grid(on.levels, scales)
+    return _counted(model, grids)
 
 
 @dataclass(frozen=True)
