@@ -168,7 +168,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
         raise Left
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(program, "_leave", leave)
+        patch.setattr("facthold.cli.ending.leave", leave)
         patch.setattr("facthold.train.bench.BENCHES", ())  # half a minute each
         patch.setenv("COLUMNS", "1000")
         patch.delenv("FACTHOLD_STORE", raising=False)
