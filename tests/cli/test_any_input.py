@@ -182,6 +182,8 @@ def test_any_config_is_cells_or_a_line(data: st.DataObject) -> None:
         (f"[fig1]\nn_seeds = {10**30}\n", "is too large"),
         ("[fig1]\nn_seeds = 1000000000\n", "must be at least 1 and at most 1000"),
         ("[fig4]\nd = [1000000000]\n", "of memory, and there is"),
+        ("[fig1]\nlinear_d = [100000]\n", "to use; lower d=100000"),  # and not the N that its search would start from
+        ("[fig1]\nmlp_sizes = [[8, 100000000]]\n", "to use; lower m=100000000"),
         ("[fig1]\nlinear_d = " + "[" * 5000, "is nested too deeply"),
         ("[fig1]\nlinear_d = " + "[" * 300 + "]" * 300, "in the config must be a whole number, not [[["),
         ("[fig1]\nlinear_d = " + "{a = " * 5000, "is nested too deeply"),

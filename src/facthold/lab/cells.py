@@ -137,7 +137,17 @@ def check_cells(cells: Iterable[Cell]) -> None:
     cells = list(cells)
     check_present(cells)
     for cell in cells:
-        check_memory(cell.label, cell.needed)
+        check_memory(cell.label, cell.needed, _way_out(cell))
+
+
+def _way_out(cell: Cell) -> str:
+    """Which field to lower: the one that most bytes grow with. Where that is no field, such as the N that a search
+    starts from, nobody has given it: it follows from d and m."""
+    given = {field.name for field in dataclasses.fields(cell) if getattr(cell, field.name) is not None}
+    parts = {part.partition("=")[0]: (size, part) for part, size in cell.needed.items()}
+    largest = max(parts, key=lambda name: parts[name], default="")
+    sizes = parts.keys() & given & ({largest} if largest in given else {"d", "m"})
+    return f"lower {max(parts[name] for name in sizes)[1]}" if sizes else "take smaller sizes"
 
 
 def cell_of(kind: str, spec: Mapping[str, Any]) -> Cell:
