@@ -4,6 +4,8 @@ import ast
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,9 @@ def test_p_of_a_frame_is_read(frame: Any) -> None:
         (FRAME[:0], "facts has no facts in it"),
         ([*ROWS, ("a", "b")], r"facts, row 3 is \('a', 'b'\); write it as \(subject, relation, answer\)"),
         ([("a", "r", None)], "facts, row 0: the answer is empty"),
+        ([*ROWS, (object(), "r", "a")], "facts, row 3: the subject is an object; write it as text or a number"),
+        ({("a", ("r",)): "b"}, "facts, row 0: the relation is nested"),
+        ([("a", "r", 1 + 2j)], "facts, row 0: the answer is a complex; write it as text or a number"),
         (["abc"], "facts, row 0 is 'abc'"),
         ({"France": "Paris"}, r"facts, a key is 'France'; write it as \(subject, relation\)"),
         ([*ROWS, ("Peru", "capital", "Cusco")], r"facts, row 3: .*\('Peru', 'capital'\) has .* on_conflict='first'"),
@@ -230,6 +235,13 @@ CALLS: list[tuple[str, Callable[[fh.Model], object]]] = [
     ("questions=3 must be a list or None", lambda model: model.ask_all(3)),
     ("answer=['x'] must be text or a number", lambda model: model.edit("France", "capital", ["x"])),
     ("answer=None must be text or a number", lambda model: model.edit("France", "capital", None)),
+    ("subject=[1] must be text or a number", lambda model: model.ask([1], "capital")),
+    ("relation=None must be text or a number", lambda model: model.forget("France", None)),
+    ("answer=(1+2j) must be text or a number", lambda model: model.add("Chile", "capital", 1 + 2j)),
+    (
+        "questions, row 1: subject=None must be text or a number",
+        lambda model: model.ask_all([("France", "capital"), (None, "capital")]),
+    ),
 ]
 
 
@@ -245,6 +257,23 @@ def test_an_argument_of_another_type_is_named_at_the_front_door(
 def test_numbers_of_numpy_are_numbers() -> None:
     model = fh.build(ROWS, recipe="values", accuracy=np.float32(1), seed=np.int64(0), T=np.int32(8), n_noise=np.int8(4))
     assert model.recall == 1.0
+
+
+def test_what_a_table_takes_for_a_name_is_one_in_every_question(tmp_path: Path) -> None:
+    """One rule for names: numbers, truth values and dates are the text that they are written as, wherever they are."""
+    odd = [True, np.bool_(False), 3, 3.5, np.int64(4), Decimal("1.50"), date(2020, 1, 2), b"bytes"]
+    names = ["true", "false", "3", "3.5", "4", "1.50", "2020-01-02", "bytes"]
+    rows = [(name, "of", f"a{i}") for i, name in enumerate(odd)]
+    model = fh.build(rows, recipe="values")
+    assert model.table.labels is not None
+    assert list(model.table.labels.subjects) == names
+    assert [model.ask(name, "of").expected for name in odd] == [(f"a{i}",) for i in range(len(odd))]
+    assert [answer.subject for answer in model.ask_all([(name, "of") for name in odd])] == names
+    assert model.edit(3, "of", True).ask(3, "of").expected == ("true",)
+    assert model.add(date(2021, 1, 1), "of", False).ask("2021-01-01", "of").expected == ("false",)
+    assert model.forget(True, "of").ask("true", "of").right is None
+    for ending in ("csv", "json"):
+        assert fh.FactTable.of(fh.write_facts(tmp_path / f"facts.{ending}", rows)).to_rows() == model.table.to_rows()
 
 
 def test_what_is_missing_or_too_much_is_said_by_python() -> None:

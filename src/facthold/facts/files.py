@@ -5,7 +5,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.arguments import checked
-from facthold._util.errors import FactholdError, FactholdWarning, check_one_of, optional, shorten
+from facthold._util.errors import FactholdError, FactholdWarning, brief, check_one_of, optional, shorten
 from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
 from facthold.facts.contents import is_packed
 from facthold.facts.formats import COLUMNS, check_named, ending_of, endings, source_of
-from facthold.facts.names import blank, clean, look_alike, unfit
+from facthold.facts.names import as_text, blank, clean, look_alike, unfit
 from facthold.facts.problem import check_distribution
 from facthold.facts.table import ON_CONFLICT, FactTable, Row
 
@@ -122,22 +122,24 @@ def _probability(where: str, cell: str) -> float:
 def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     """Write a table or rows (subject, relation, answer) in the format that the name says:
     ``fh.write_facts("countries.csv", table)``. A reader never meets the file half written."""
-    rows = facts.to_rows() if isinstance(facts, FactTable) else list(facts)
     path = Path(path)
     kind = kind_for(path)
-    for i, row in enumerate(rows, 1):  # so that what is written can be read
-        if (
-            not isinstance(row, Sized)
-            or len(row) != len(COLUMNS)
-            or any(name is None or blank(str(name)) for name in row)
-        ):
-            raise FactholdError(f"fact {i}, {row!r}, must be three names: subject, relation and answer")
+    rows = facts.to_rows() if isinstance(facts, FactTable) else [_named(i, row) for i, row in enumerate(facts, 1)]
     if not rows:
         raise FactholdError(f"there are no facts to write to {path}")
     contents = WRITERS[ending_of(path, WRITERS) or ""](rows)
     with writing(path, kind) as stream:
         stream.write(gzip.compress(contents, mtime=0) if is_packed(path) else contents)  # the same facts, the same file
     return path
+
+
+def _named(number: int, row: Any) -> Row:
+    """The names of a row as a table has them, so that what is written can be read."""
+    names = [] if isinstance(row, str) or not isinstance(row, Iterable) else [as_text(name) for name in row]
+    texts = [name for name in names if name is not None and not blank(name)]
+    if len(names) != len(COLUMNS) or len(texts) != len(COLUMNS):
+        raise FactholdError(f"fact {number}, {brief(row)}, must be three names: subject, relation and answer")
+    return texts[0], texts[1], texts[2]
 
 
 def to_csv(rows: Iterable[Row], delimiter: str = ",") -> bytes:

@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from facthold._util.errors import FactholdError, brief, optional, shorten
+from facthold._util.errors import FactholdError, brief, optional, shorten, with_article
 from facthold._util.files import GZIPPED
 from facthold.facts.contents import check_fits, check_readable, contents_of, is_packed, text_of
+from facthold.facts.names import as_text
 
 COLUMNS = ("subject", "relation", "answer")
 QUESTION = COLUMNS[:2]  # what a file of questions needs
@@ -337,23 +338,15 @@ def _parts(where: str, n: int, row: Any) -> tuple[Any, ...]:
 
 
 def _as_text(where: str, name: str, value: Any) -> str:
-    """A value that came with a type, as text. What is missing (None, nan, NaT, pandas.NA) is empty."""
-    if isinstance(value, str):
-        return value
+    """A value that came with a type, as text; what is missing is empty."""
+    if (text := value if isinstance(value, str) else as_text(value)) is not None:
+        return text
     if isinstance(value, bytes):
-        try:
-            return value.decode("utf-8")
-        except UnicodeDecodeError:
-            raise FactholdError(f"{where}: the {name} is bytes that are not UTF-8; write it as text") from None
+        raise FactholdError(f"{where}: the {name} is bytes that are not UTF-8; write it as text")
     if isinstance(value, Iterable):
-        text = brief(value)
-        raise FactholdError(f"{where}: the {name} is nested, {text}; write one text or number, a row for each")
-    try:
-        missing = value is None or bool(value != value)
-    except TypeError:  # pandas.NA is neither equal nor unequal
-        missing = True
-    text = "" if missing else str(value)
-    return text.lower() if text in ("True", "False") else text
+        nested = f"is nested, {brief(value)}"
+        raise FactholdError(f"{where}: the {name} {nested}; write one text or number, a row for each")
+    raise FactholdError(f"{where}: the {name} is {with_article(type(value).__name__)}; write it as text or a number")
 
 
 FORMATS: dict[str, Reader] = {

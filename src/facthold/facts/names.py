@@ -1,12 +1,15 @@
 """Names of subjects, relations and answers as people type them, and free prompts in which they stand among words."""
 
+import datetime
 import difflib
+import numbers
 import re
 import unicodedata
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache, cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,8 +36,34 @@ SHAPES = ("<wide>", "<narrow>", "<compat>", "<font>", "<noBreak>", "<initial>", 
 ACCENTS = frozenset(chr(c) for c in range(0x300, 0x370))  # of letters that have none composed with them
 
 
+# What has one text that people would write for it; of other objects it may be an address in memory.
+WRITTEN_PLAINLY = (
+    bool, np.bool_, numbers.Real, Decimal, datetime.date, datetime.time, datetime.timedelta, np.datetime64,
+)  # fmt: skip
+
+
 class UnknownName(FactholdError):
     """A name that the table does not have, or that is not clear."""
+
+
+def as_text(value: Any) -> str | None:
+    """A value that came with a type as the text of a name: numbers, truth values and dates as they are written. What is
+    missing (None, nan, NaT, pandas.NA) is empty; for what can be no name, None."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    if isinstance(value, Iterable):  # a text is one too, of letters
+        return value if isinstance(value, str) else None
+    try:
+        missing = value is None or bool(value != value)
+    except TypeError:  # pandas.NA is neither equal nor unequal
+        missing = True
+    if missing:
+        return ""
+    text = str(value)
+    return (text.lower() if text in ("True", "False") else text) if isinstance(value, WRITTEN_PLAINLY) else None
 
 
 def clean(name: str) -> str:

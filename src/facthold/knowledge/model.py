@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from scipy.special import softmax
 from facthold import knowledge
 from facthold._util.arguments import checked
 from facthold._util.errors import FactholdError, brief, check_positive, with_article
-from facthold.facts.names import Names, UnknownName, parse
+from facthold.facts.names import Names, UnknownName, as_text, parse
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
 from facthold.knowledge import tables
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 TOP = 5  # answers that are shown, the one that is said among them
 FRESH = 1 << 20  # seeds of prompts that judge start here, far from those that a model or a change is made from
-Name = str | int | float  # names are text; numbers become text, as in `FactTable.of`
+Name = Any  # text, or what a table takes for it (`names.as_text`): a number, a truth value, a date
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Model:
     ) -> list[Answer]:
         """The answers to many (subject, relation), by default to all facts; ``pandas.DataFrame`` takes them as rows."""
         table = self.table
-        s, r = (table.subjects, table.relations) if questions is None else self._numbers(map(_pair, questions))
+        s, r = (table.subjects, table.relations) if questions is None else self._numbers(map(_pair, count(), questions))
         v = self.ask_many(s, r, noise=noise, seed=seed)
         n_noise = self.problem.T - 3 if noise is None else noise
         rows = zip(s, r, find_rows(table, s, r), v.said, v.margin, v.probability, strict=True)
@@ -174,27 +175,28 @@ class Model:
         ``.report`` says what it cost. See `knowledge.edit`, also for ``in_place``.
         """
         row = self.find_row(subject, relation, "; a new fact takes --add (Model.add)")
-        problem, a = tables.with_answer(self.problem, _name(answer), self._outputs())
+        problem, a = tables.with_answer(self.problem, _name("answer", answer), self._outputs())
         return knowledge.edit.changed(self, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
     @checked
     def add(self, subject: Name, relation: Name, answer: Name, *, in_place: bool = False) -> "Model":
         """The model with one more fact. Subject and answer may be new; a new relation needs a new model."""
-        (subjects, relations, _), relation = self.names, str(relation)
+        (subjects, relations, _), relation = self.names, _name("relation", relation)
         if (r := relations.get(relation)) is None:
             raise FactholdError(
                 f"unknown relation {relation!r}: no head attends to a new one, so build the model again with it; "
                 f"{relations.hint(relation)}"
             )
-        s = subjects.get(str(subject))  # as `ask` understands it; any other name is a new one
+        subject = _name("subject", subject)
+        s = subjects.get(subject)  # as `ask` understands it; any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
             raise FactholdError(
                 f"({subject}, {relation}) is in the table; to change its answer, edit it without --add (Model.edit); "
                 "for one more right answer, build the model again with both"
             )
-        problem, a = tables.with_answer(self.problem, _name(answer), self._outputs())
+        problem, a = tables.with_answer(self.problem, _name("answer", answer), self._outputs())
         if s is None:
-            problem, s = tables.with_subject(problem, _name(subject), knowledge.edit.distinct(self, r))
+            problem, s = tables.with_subject(problem, subject, knowledge.edit.distinct(self, r))
         after = tables.added(problem, s, r, a)
         return knowledge.edit.changed(self, after, len(after.table) - 1, a, "add", (a,), in_place)
 
@@ -272,7 +274,7 @@ class Model:
     def _numbers(self, questions: Iterable[tuple[Name, Name]]) -> Int[np.ndarray, "2 n"]:
         subjects, relations, _ = self.names
         pairs = []
-        for s, r in ((str(s), str(r)) for s, r in questions):
+        for s, r in ((_name("subject", s), _name("relation", r)) for s, r in questions):
             if subjects.exact(s) is None and relations.exact(s) is not None and subjects.exact(r) is not None:
                 raise UnknownName(f"unknown subject {s!r}, which is a relation; the subject comes first: {r!r} {s!r}")
             pairs.append((subjects.find(s), relations.find(r)))
@@ -312,17 +314,20 @@ class Model:
         )  # fmt: skip
 
 
-def _pair(question: Any) -> tuple[Name, Name]:
+def _pair(row: int, question: Any) -> tuple[str, str]:
+    where = f"questions, row {row}"
     if isinstance(question, str) or not isinstance(question, Sequence) or len(question) != 2:
-        raise ValueError(f"questions: {brief(question)} is no pair of a subject and a relation")
-    return question[0], question[1]
+        raise ValueError(f"{where}: {brief(question)} is no pair of a subject and a relation")
+    return _name(f"{where}: subject", question[0]), _name(f"{where}: relation", question[1])
 
 
-def _name(given: Name) -> str:
-    """A new name as text. Of a frame's missing value it would be 'nan'."""
-    if isinstance(given, float) and given != given:
-        raise FactholdError("nan is a value that is missing, and no name; leave the fact out")
-    return str(given)
+def _name(kind: str, given: Name) -> str:
+    """A name as a table would have it."""
+    if isinstance(given, float) and given != given:  # a frame's missing value
+        raise FactholdError(f"{kind}: nan is a value that is missing, and no name; leave the fact out")
+    if (text := as_text(given)) is None or (not text and not isinstance(given, str)):
+        raise ValueError(f"{kind}={brief(given)} must be text or a number")
+    return text
 
 
 @checked
