@@ -25,6 +25,7 @@ from facthold.lm.editing import (
 from facthold.lm.edits_file import load_edits, save_edits, with_edits
 from facthold.lm.library import load
 from facthold.lm.model import LanguageModel
+from facthold.lm.tokeniser import Tokeniser
 
 EDIT = Edit("The capital of France is", "France", "Rome")
 
@@ -103,7 +104,9 @@ def test_a_file_of_another_model_or_a_damaged_one_is_refused(
         with_edits(model, load_edits(tmp_path / "shape.safetensors", "tiny"))
 
 
-def test_subjects_and_answers_that_cannot_be_meant_are_refused(model: LanguageModel) -> None:
+def test_subjects_and_answers_that_cannot_be_meant_are_refused(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert subject_place(model, EDIT.prompt, "France") == 4  # after the token that a prompt begins with
     for subject in ("Spain", "", "Franc"):
         with pytest.raises(ValueError, match=r"is not in the prompt|ends within a token"):
@@ -112,6 +115,15 @@ def test_subjects_and_answers_that_cannot_be_meant_are_refused(model: LanguageMo
         answer_token(model, "Xanadu", ["Xavier"])
     with pytest.raises(ValueError, match="answer is empty"):
         answer_token(model, " ")
+    with pytest.raises(FactholdError, match=r"answer='rome' begins with the token ' ', no letter of it; write 'Rome'"):
+        answer_token(model, "rome")
+    answer_token(model, "Rome")  # what it says to write can be written
+    with pytest.raises(FactholdError, match="'東京' begins with the token ' ', no letter of it; give another answer"):
+        answer_token(model, "東京")
+    with monkeypatch.context() as patch:  # as in a model whose tokens have a space and the first byte of a letter
+        patch.setattr(Tokeniser, "first", lambda self, answer: self.encode(answer, begin=False)[0])
+        with pytest.raises(FactholdError, match=r"begins with the token number \d+, a part of a letter; give another"):
+            answer_token(model, "東京")
 
 
 @pytest.mark.parametrize("how", ["gradient", "closed"])

@@ -101,16 +101,25 @@ def closed_form(
 
 
 def answer_token(model: LanguageModel, answer: str, others: Sequence[str] = ()) -> int:
-    """The first token of an answer; refused where another answer begins with it too, or it is a part of a letter."""
-    if not answer.strip():
+    """The first token of an answer; refused where another answer begins with it too, or it has no whole letter."""
+    if not (answer := answer.strip()):
         raise ValueError("answer is empty; give one")
-    token = model.tokeniser.first(answer.strip())
-    text = model.tokeniser.decode([token]).strip()
-    alike = next((o for o in others if o != answer.strip() and model.tokeniser.first(o) == token), None)
-    if alike is not None or not text:
-        too = f"that of {alike} too" if alike else "no letter of it"
-        raise FactholdError(f"answer={answer.strip()!r} begins with the token {text!r}, {too}; give another answer")
-    return token
+    if reason := _ambiguous(model, answer, others):
+        name = answer.title()  # ' rome' may be a space and 'rome' where ' Rome' is one token
+        way = "give another answer" if _ambiguous(model, name, others) else f"write {name!r}, or give another answer"
+        raise FactholdError(f"answer={answer!r} begins with the token {reason}; {way}")
+    return model.tokeniser.first(answer)
+
+
+def _ambiguous(model: LanguageModel, answer: str, others: Sequence[str]) -> str:
+    """The first token of an answer and what is wrong with it; nothing where it says which answer is meant."""
+    token = model.tokeniser.first(answer)
+    text = model.tokeniser.decode([token])
+    if (alike := next((o for o in others if o != answer and model.tokeniser.first(o) == token), None)) is not None:
+        return f"{text!r}, that of {alike} too"
+    if not text.strip():
+        return f"{text!r}, no letter of it"
+    return f"number {token}, a part of a letter" if "\N{REPLACEMENT CHARACTER}" in text else ""
 
 
 def gradient_values(
