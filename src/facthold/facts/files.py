@@ -54,7 +54,8 @@ def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float
             if cell not in names:
                 names[cell] = clean(cell)
                 if reason := unfit(names[cell]):
-                    raise FactholdError(f"{where}: the {column} {reason}")
+                    way = "; write it, or leave the row out" if blank(names[cell]) else ""
+                    raise FactholdError(f"{where}: the {column} {reason}{way}")
         s, r, a = (names[cell] for cell in cells)
         if rows and (weight is None) != (not p):
             raise FactholdError(f"{where}: some facts have a p and others none; give each one")
@@ -112,7 +113,7 @@ def _probability(where: str, cell: str) -> float:
         p = float(cell)
     except ValueError:
         reason = f"{_quoted(cell)}, which is not a number" if cell.strip() else "empty"
-        raise FactholdError(f"{where}: p is {reason}") from None
+        raise FactholdError(f"{where}: p is {reason}; write a number from 0 to 1") from None
     if not (math.isfinite(p) and p >= 0):
         raise FactholdError(f"{where}: p is {cell.strip()}; it must be 0 or more, and finite")
     return p

@@ -128,8 +128,17 @@ def _places(where: str, header: Sequence[str], columns: Columns) -> list[int]:
     wanted = (*columns, *BESIDE[columns])
     for name in wanted:
         if header.count(name) > 1:
-            raise FactholdError(f"{where}: the column {name!r} is there twice")
+            raise FactholdError(f"{where}: the column {name!r} is there twice; rename one of them")
     return [header.index(name) for name in wanted if name in header]
+
+
+def _other_length(where: str, cells: int, columns: int, delimiter: str) -> FactholdError:
+    """The error for a row that is shorter or longer than the header."""
+    mark, s = "tab" if delimiter == "\t" else "comma", "" if cells == 1 else "s"
+    way = f"put a cell that has a {mark} in it into quotes" if cells > columns else "write all cells of the row"
+    return FactholdError(
+        f"{where}: {cells} cell{s}, where the header has {columns} columns; {way}, or leave the row out"
+    )
 
 
 def _separated(delimiter: str, path: Path, columns: Columns) -> Rows:
@@ -149,10 +158,7 @@ def _separated(delimiter: str, path: Path, columns: Columns) -> Rows:
                 places = _places(f"{path}, line {number}", header, columns)
                 continue
             if len(cells) != len(header):
-                cell = "cell" if len(cells) == 1 else "cells"
-                raise FactholdError(
-                    f"{path}, line {number}: {len(cells)} {cell}, where the header has {len(header)} columns"
-                )
+                raise _other_length(f"{path}, line {number}", len(cells), len(header), delimiter)
             yield number, [cells[i] for i in places]
     except csv.Error as error:
         raise FactholdError(

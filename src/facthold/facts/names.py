@@ -100,7 +100,8 @@ def unfit(name: str) -> str:
         return f"is a name of {len(name)} characters; it may have at most {LONGEST}"
     if "\0" in name:
         return "has a NUL character in it; leave it out"
-    return "has half a character (a lone surrogate) in it" if any("\ud800" <= c <= "\udfff" for c in name) else ""
+    half = any("\ud800" <= c <= "\udfff" for c in name)
+    return "has half a character (a lone surrogate) in it; leave it out" if half else ""
 
 
 def fold(name: str) -> str:
