@@ -51,6 +51,12 @@ def test_a_name_that_is_taken_for_another_is_named(models: Path, run: Run) -> No
     err = " ".join(run("ask", "m.safetensors", "--file", "q.csv")[2].split())
     assert "'peru' is taken for 'Peru': the same but for case, accents or shapes of letters" in err
     assert "Italy" not in err
+    Path("q.csv").write_text(
+        "subject,relation,answer\nPeru,capital,LIMA\nItaly,capital,Nowhere\nSpain,capital,nowhere\n"
+    )
+    err = " ".join(run("ask", "m.safetensors", "--file", "q.csv")[2].split())
+    assert "'LIMA' is taken for 'Lima': the same but for" in err
+    assert "'nowhere'" not in err  # two answers that nobody knows are not taken for each other
 
 
 def test_a_free_prompt_and_json(models: Path, run: Run) -> None:

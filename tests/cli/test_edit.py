@@ -329,6 +329,18 @@ def test_a_name_that_is_taken_for_another_is_named(models: Path, run: Run) -> No
     assert "taken for" not in run("edit", "m.safetensors", "Peru", "capital", "Cusco", "-o", "f.safetensors")[2]
 
 
+def test_an_answer_of_a_file_that_is_taken_for_another_is_named(models: Path, run: Run) -> None:
+    Path("f.csv").write_text("subject,relation,answer\nPeru,capital,LIMA\nFrance,capital,\n")
+    code, _, err = run("edit", "m.safetensors", "--forget", "--file", "f.csv", "-o", "f.safetensors")
+    assert code == 0
+    assert "'LIMA' is taken for 'Lima': the same but for case, accents or shapes of letters" in " ".join(err.split())
+    Path("e.csv").write_text("subject,relation,answer\nPeru,capital,LIMA\n")
+    code, out, err = run("edit", "m.safetensors", "--file", "e.csv", "-o", "e.safetensors")
+    assert code == 0
+    assert "taken for" not in err  # it is a new answer
+    assert "LIMA instead of Lima" in out
+
+
 def test_two_spellings_within_a_file_are_named(models: Path, run: Run) -> None:
     Path("e.csv").write_text("subject,relation,answer\nAtlantis,capital,Poseidonis\natlantis,Capital,Poseidonis\n")
     code, out, err = run("edit", "m.safetensors", "--add", "--file", "e.csv", "-o", "e.safetensors")

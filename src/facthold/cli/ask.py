@@ -146,7 +146,8 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
     start = time.perf_counter()
     problems = [_unknown(knowledge, (s, r)) for s, r, _ in rows]
     known = [row for row, problem in zip(rows, problems, strict=True) if not problem]
-    say_taken([row[:2] for row in known], knowledge)
+    names = knowledge.names[2]
+    say_taken([(s, r, a if isinstance(names.meant(a), int) else "") for s, r, a in known], knowledge)
     answers = knowledge.ask_all([(s, r) for s, r, _ in known], noise=noise, seed=seed)
     seconds = time.perf_counter() - start
     expected = _by_file(knowledge, answers, [a for *_, a in known])

@@ -73,14 +73,14 @@ def edit(
     from facthold.knowledge.model import Model, load
 
     start = load(model)
-    given = _questions(file, rows, start) if forget else rows
-    rows = _apart(file, given, start)
+    spelt = rows if forget else [row[:2] for row in rows]  # an answer that is given is taken as it is spelt
+    rows = _apart(file, _questions(file, rows, start) if forget else rows, start)
     writable_file(output, OF_FACTS)
     change = partial(Model.add if add else Model.forget if forget else Model.edit, in_place=in_place)
     if file is not None:
         _check_names(file, rows, start, add)
     reports, end = _change(change, start, rows, in_place)
-    say_taken(given, start)
+    say_taken(spelt, start)
     _finish(reports, start, end, model, output, force, json, redraw, in_place)
 
 

@@ -150,18 +150,18 @@ def understand(line: str, ask: Callable[[str, str], T], ask_prompt: Callable[[st
 
 
 def say_taken(rows: Sequence[tuple[str, ...]], known: "Model") -> None:
-    """Say which subjects and relations were taken for others, from which they differ by case or accents: for names of
-    the table, or for the first spelling of a new one."""
-    taken: dict[str, str] = {}
-    for k, names in enumerate(known.names[:2]):
+    """Say which subjects, relations and, where rows have them, answers were taken for others, from which they differ by
+    case or accents: for names of the table, or for the first spelling of a new one."""
+    taken: dict[tuple[str, str], None] = {}  # in their order, each once
+    for names, column in zip(known.names, zip(*rows, strict=True), strict=False):
         first: dict[str | int, str] = {}
-        for name in dict.fromkeys(row[k] for row in rows):
+        for name in filter(None, dict.fromkeys(column)):
             meant = names.meant(name)
             known_as = names[meant] if isinstance(meant, int) else first.setdefault(meant, name)
             if clean(known_as) != clean(name):
-                taken[name] = known_as
+                taken[name, known_as] = None
     if taken:
-        few = ", ".join(f"{name!r} is taken for {meant!r}" for name, meant in list(taken.items())[:TAKEN])
+        few = ", ".join(f"{name!r} is taken for {meant!r}" for name, meant in list(taken)[:TAKEN])
         more = f" and {len(taken) - TAKEN} more" if len(taken) > TAKEN else ""
         messages.print(printable(f"{few}{more}: the same but for case, accents or shapes of letters"), markup=False)
 
