@@ -197,6 +197,7 @@ def test_any_config_is_cells_or_a_line(data: st.DataObject) -> None:
             "must be a list of 2 whole numbers, not [6]",
         ),
         ("[fig1]\nmlp_sizes = [6, 6]", "each of fig1.mlp_sizes in the config must be a list of 2 whole numbers, not 6"),
+        ("[fig1]\nmlp_sizes = [[0, 6]]", "in the config of fig1, mlp_sizes=0 must be at least 1"),
         ("[fig1]\nmlp_sizes = 6", "fig1.mlp_sizes in the config must be a list, not 6"),
         ("[fig1]\nn_seeds = 0", "in the config of fig1, n_seeds=0 must be at least 1"),
         ("[fig1]\ntolerance = -1", "in the config of fig1, tolerance=-1 must be at least 0"),

@@ -260,8 +260,12 @@ def test_a_file_without_a_checksum_is_asked_with_a_note(models: Path, run: Run) 
     ("arguments", "says"),
     [
         (["ask", "none.safetensors", "a", "b"], "no such model file"),
+        (["ask", ".", "a", "b"], "facthold: . is a folder; give a model file"),
         (["ask", ".", "a", "b"], "model file"),
-        (["ask", "text.safetensors", "a", "b"], "text.safetensors is not a facthold model"),
+        (
+            ["ask", "text.safetensors", "a", "b"],
+            "is not a facthold model: it is no safetensors file; give a file that facthold wrote",
+        ),
         (["ask", "cut.safetensors", "a", "b"], "cut.safetensors is cut short: it has"),
         (
             ["ask", "bit.safetensors", "France", "capital"],

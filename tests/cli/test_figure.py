@@ -70,6 +70,7 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path, run: Run)
         (["figure", "fig1", "--preset", "quik"], "did you mean 'quick'"),
         (["figure", "fig1", "--plot-only"], "compute something first, or give another --store"),
         (["figure", "fig1", "--config", "none.toml"], "no such config file"),
+        (["figure", "fig1", "--config", "."], "facthold: . is a folder; give a config file"),
         (["figure", "fig1", "--config", "bad.toml"], "did you mean 'linear_d'"),
         (["figure", "fig1", "--config", "broken.toml"], "is not TOML"),
         (["figure", "fig1", "--config", "zero.toml"], "linear_d=0 must be at least 1"),

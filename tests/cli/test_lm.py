@@ -88,7 +88,7 @@ def test_wrong_calls_are_a_line(folder: Path, refuses: Callable[..., str]) -> No
         (("knows", "--model", "tiny", "--shots", "-1"), "--shots -1 must be at least 0"),
         (("locate", "a", "--model", "tiny"), "give the --answer whose margin"),
         (("locate", " ", "--answer", "Paris", "--model", "tiny"), "the prompt is empty"),
-        (("locate", "a", "--answer", " ", "--model", "tiny"), "answer is empty; give a word"),
+        (("locate", "a", "--answer", " ", "--model", "tiny"), "--answer is empty; give a word"),
         (("locate", "a", "--answer", "Xanadu", "--model", "tiny"), "--answer Xanadu is not one token of the model"),
         (("locate", "a", "--answer", "Paris", "--layer", "3", "--model", "tiny"), "--layer 3: the model has 3"),
         (("locate", "a", "--answer", "Paris", "--relation", "kapital", "--model", "tiny"), "unknown relation"),

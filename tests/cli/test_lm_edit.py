@@ -77,7 +77,7 @@ def test_wrong_edits_are_a_line_and_write_nothing(folder: Path, refuses: Callabl
         (("--subject", "Spain"), "--subject Spain is not in the prompt"),
         (("--covariance", "none"), "unknown covariance 'none'"),
         (("--value", "none"), "unknown value 'none'"),
-        (("--answer", " "), "answer is empty"),
+        (("--answer", " "), "--answer '' is empty; give one"),
         (("--answer", "Xanadu"), "did not take|still goes on|begins with the token"),
         (("--edits", "no.safetensors"), "no such file of edits: no.safetensors"),
         (("--edits", "text.safetensors"), "is not a facthold model"),

@@ -113,6 +113,7 @@ def test_at_chance_no_bits_are_needed(run: Run) -> None:
         code, out, _ = run("plan", "-S", "10", "-R", "3", "-D", D, "--accuracy", accuracy)
         assert code == 0
         assert "no bits are needed" in out
+        assert f"always the same, is right in {1 / int(D):.4%} of random facts" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("sizes", [("20", "6", "8"), ("1e6", "20", "100"), ("1e30", "1e30", "1e30")])

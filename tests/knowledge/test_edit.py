@@ -465,7 +465,7 @@ def test_a_change_that_does_not_take_is_said_to_fail() -> None:
     [
         (Model.edit, ("Frnace", "capital", "Paris"), "unknown subject 'Frnace'; did you mean 'France'"),
         (Model.edit, ("Sudan", "official_language", "Arabic"), "is not in the table; a new fact takes --add"),
-        (Model.edit, ("France", "capital", " "), "the new answer ' ' is empty"),
+        (Model.edit, ("France", "capital", " "), "the new answer ' ' is empty; give one that can be seen"),
         (Model.edit, ("France", "capital", "\u200b"), "the new answer .* is empty: nothing of it can be seen"),
         (Model.edit, ("France", "capital", "a\udcff"), "the new answer 'a.udcff' has half a character"),
         (Model.add, ("France", "capital", "Lyon"), "is in the table; to change its answer"),
@@ -589,8 +589,8 @@ def test_the_only_fact_can_be_edited(mlp: bool) -> None:
 def test_questions_that_are_no_pairs_are_named() -> None:
     """Under test the types are checked before."""
     for wrong in (("France", "capital", "Paris"), ("France",), "France"):
-        with pytest.raises(ValueError, match="is no pair of a subject and a relation"):
-            _pair(wrong)
+        with pytest.raises(ValueError, match=r"questions, row 3: .* is no pair of a subject and a relation"):
+            _pair(3, wrong)
 
 
 def test_a_chain_of_edits_is_judged_as_each_edit_by_itself() -> None:

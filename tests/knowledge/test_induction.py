@@ -232,7 +232,7 @@ def test_models_of_facts_and_of_texts_are_told_apart(built: Induction, tmp_path:
         load_model(built.save(tmp_path / "head.safetensors"))
     with pytest.raises(FactholdError, match="is a facthold model, but of no text"):
         Induction.load(save_model(tmp_path / "facts.safetensors", *known.countries()))
-    for path, message in ((tmp_path, "is no model file"), (tmp_path / "none", "no such model file")):
+    for path, message in ((tmp_path, "is a folder; give a model file"), (tmp_path / "none", "no such model file")):
         with pytest.raises(FactholdError, match=message):
             Induction.load(path)
 

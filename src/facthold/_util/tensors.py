@@ -20,6 +20,7 @@ ABOUT, CHECKSUMS, METADATA = "about", "checksums", "__metadata__"
 DIGITS = 16  # of a checksum: enough against chance, which is all that a checksum in the same file can be for
 COPIES = 4  # of a file in memory while it is read: its bytes, arrays, and what a model makes of them
 AGAIN = "copy it again, or build it again"
+OURS = "give a file that facthold wrote"
 UNREADABLE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
@@ -46,6 +47,16 @@ def _in_order(contents: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + contents[end:]
 
 
+def check_model_file(path: str | Path) -> None:
+    """Refuse what is no file."""
+    path = Path(path)
+    if path.is_dir():
+        raise FactholdError(f"{path} is a folder; give a model file")
+    if not path.is_file():
+        there = path.is_symlink() or path.exists()
+        raise FactholdError(f"{path} is no model file; give one" if there else f"no such model file: {path}")
+
+
 def read_tensors(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays of such a file, and what it says about them, if nothing of it has changed since it was written."""
     try:
@@ -55,7 +66,7 @@ def read_tensors(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any
         raise FactholdError(f"cannot read {path}: {error.strerror or error}") from error
     metadata = _header(path, raw).get(METADATA)
     if not isinstance(metadata, dict) or ABOUT not in metadata:
-        raise FactholdError(f"{path} is not a facthold model: a safetensors file, but of something else")
+        raise FactholdError(f"{path} is not a facthold model: a safetensors file, but of something else; {OURS}")
     try:
         about = json.loads(metadata[ABOUT])
         _check_format(path, about)
@@ -70,7 +81,7 @@ def _header(path: str | Path, raw: bytes) -> dict[str, Any]:
     """The header of a file that has all of its bytes."""
     if len(raw) < 9 or raw[8:9] != b"{":
         empty = "empty" if not raw else "no safetensors file"
-        raise FactholdError(f"{path} is not a facthold model: it is {empty}")
+        raise FactholdError(f"{path} is not a facthold model: it is {empty}; {OURS}")
     start = 8 + int.from_bytes(raw[:8], "little")
     if start > len(raw):
         raise FactholdError(

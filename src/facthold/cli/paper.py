@@ -209,8 +209,12 @@ def read_config(path: Path | None, names: Sequence[str], preset: str) -> Mapping
         tables = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise FactholdError(f"no such config file: {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise FactholdError(f"cannot read the config file {path}: {error}") from error
+    except IsADirectoryError:
+        raise FactholdError(f"{path} is a folder; give a config file") from None
+    except OSError as error:
+        raise FactholdError(f"cannot read the config file {path}: {error.strerror}; give another") from error
+    except UnicodeDecodeError as error:
+        raise FactholdError(f"cannot read the config file {path}: {error}; save it as text in UTF-8") from error
     except ValueError as error:  # also of a number with thousands of digits, which Python refuses
         raise FactholdError(f"{path} is not TOML: {error}") from error
     except RecursionError:

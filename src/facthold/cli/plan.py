@@ -78,8 +78,8 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
     )
     if made.at_chance:
         return paragraph(
-            f"no bits are needed: one answer for each relation, always the same, is right in {1 / q.D:.4g} of random "
-            f"facts, and {q.accuracy:.4g} is enough"
+            f"no bits are needed: one answer for each relation, always the same, is right in {1 / q.D:.4%} of "
+            f"random facts, and {q.accuracy:.4%} is enough"
         )
     paragraph(
         f"no model that answers {q.accuracy:.4g} of random facts right has fewer than {amount(made.bits)} bits "

@@ -9,7 +9,7 @@ import numpy as np
 
 from facthold._util.errors import FactholdError
 from facthold._util.files import model_of, writing
-from facthold._util.tensors import read_tensors, tensors_as_bytes
+from facthold._util.tensors import check_model_file, read_tensors, tensors_as_bytes
 from facthold.context.baselines import NAMES
 from facthold.context.bigrams import Bigrams
 from facthold.knowledge.settings import PROBES, Settings
@@ -47,8 +47,7 @@ def load(path: str | Path) -> "Induction":
     from facthold.knowledge.induction import Induction, task_of
 
     path = Path(path)
-    if not path.is_file():
-        raise FactholdError(f"{path} is no model file" if path.exists() else f"no such model file: {path}")
+    check_model_file(path)
     arrays, about = read_tensors(path)
     if about.get("model") != IN_CONTEXT:
         raise FactholdError(f"{path} is a facthold model, but of no text; facthold induction -o writes one that is")

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.errors import FactholdError
-from facthold.facts.names import Names, clean, unfit
+from facthold.facts.names import Names, blank, clean, unfit
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable, Labels
 
@@ -117,7 +117,7 @@ def _one_more(table: FactTable, kind: str, size: str, name: str) -> FactTable:
     """The table with one more token of this kind, whose number is its ``size``."""
     n, column, new = getattr(table, size), f"{kind}s", clean(name)
     if reason := unfit(new):
-        raise FactholdError(f"the new {kind} {name!r} {reason}")
+        raise FactholdError(f"the new {kind} {name!r} {reason}{'; give one that can be seen' if blank(new) else ''}")
     if table.labels is None and new != str(n):
         raise FactholdError(f"unknown {kind} {name!r}: the table has numbers, 0 to {n - 1}; a new one is {n}")
     labels = table.labels and replace(table.labels, **{column: (*getattr(table.labels, column), new)})

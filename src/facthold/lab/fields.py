@@ -71,6 +71,7 @@ Tolerance = Annotated[float, Between(least=0, most=1)]  # relative width of a br
 Repeats = Annotated[int, Between(least=1, most=1000)]  # a number of seeds: each is a whole piece of work
 Seeds = Annotated[tuple[int, ...], Each(distinct=True)]
 Counts = Annotated[tuple[int, ...], Each(Count, distinct=True)]
+Pairs = Annotated[tuple[tuple[int, int], ...], Each(Annotated[tuple[int, int], Each(Count)])]
 Shares = Annotated[tuple[float, ...], Each(Share, distinct=True)]
 
 

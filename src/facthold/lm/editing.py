@@ -103,7 +103,7 @@ def closed_form(
 def answer_token(model: LanguageModel, answer: str, others: Sequence[str] = ()) -> int:
     """The first token of an answer; refused where another answer begins with it too, or it has no whole letter."""
     if not (answer := answer.strip()):
-        raise ValueError("answer is empty; give one")
+        raise ValueError(f"answer={answer!r} is empty; give one")
     if reason := _ambiguous(model, answer, others):
         name = answer.title()  # ' rome' may be a space and 'rome' where ' Rome' is one token
         way = "give another answer" if _ambiguous(model, name, others) else f"write {name!r}, or give another answer"

@@ -14,6 +14,7 @@ from facthold._util.errors import FactholdError, shorten
 from facthold._util.files import OF_EDITS, writing
 from facthold._util.tensors import read_tensors, tensors_as_bytes
 from facthold.lm.editing import Changed, Edit
+from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.model import LanguageModel
 
 CLASS = "LmEdits"
@@ -46,8 +47,11 @@ def load_edits(path: Path, model: str) -> Edits:
     if about.get("model") != CLASS:
         raise FactholdError(f"{path} holds no edits of a language model; give a file that facthold lm edit has written")
     if about.get("of") != model:
-        of, here = shorten(str(about.get("of")), 16), shorten(model, 16)
-        raise FactholdError(f"{path} is of another model: of {of}, and this one is {here}; give --model FILE")
+        of = str(about.get("of"))
+        way = {TINY: f"give --model {TINY}", SMOLLM2.sha256: "leave --model out"}.get(of, "give --model FILE")
+        raise FactholdError(
+            f"{path} is of another model: of {shorten(of, 16)}, and this one is {shorten(model, 16)}; {way}"
+        )
     names = {name: NAME.fullmatch(name) for name in arrays}
     if not all(names.values()) or not isinstance(about.get("edits"), list):
         raise FactholdError(f"{path} has parts missing or wrong; make the edits again")

@@ -64,7 +64,7 @@ def one_token(model: LanguageModel, name: str, text: str) -> int:
     """The token of a word that goes on after a prompt; one of several tokens is refused."""
     tokens = model.tokeniser.encode(f" {text}", begin=False) if text.strip() else []
     if not tokens:
-        raise ValueError(f"{name} is empty; give a word")
+        raise ValueError(f"{name}={text!r} is empty; give a word")
     if len(tokens) > 1:
         first = model.tokeniser.decode(tokens[:1]).strip()
         way = f"; answers are judged by their first one: give {first!r}" if first else ""

@@ -18,7 +18,7 @@ from facthold._util.commands import command
 from facthold._util.errors import FactholdError, with_article
 from facthold._util.files import model_of, writing
 from facthold._util.memory import check_memory
-from facthold._util.tensors import checksum, read_tensors, tensors_as_bytes
+from facthold._util.tensors import check_model_file, checksum, read_tensors, tensors_as_bytes
 from facthold.facts.problem import NOTHING_FORGOTTEN, Drawing, FactualRecall
 from facthold.facts.table import NO_MORE, FactTable, Labels
 from facthold.memory.activations import Activation, activation
@@ -112,9 +112,7 @@ def write_model(
 @checked
 def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
     """A saved model and its problem, or None where none was saved: ``memory, problem = fh.load_model(path)``."""
-    if not Path(path).is_file():
-        there = Path(path).is_symlink() or Path(path).exists()
-        raise FactholdError(f"{path} is no model file" if there else f"no such model file: {path}")
+    check_model_file(path)
     check_memory(f"reading {path}", COPIES * Path(path).stat().st_size, "open it where there is more")
     arrays, about = read_tensors(path)
     if about.get("model") == IN_CONTEXT:

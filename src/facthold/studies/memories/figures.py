@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, OneOf, Repeats
+from facthold.lab.fields import Count, Counts, OneOf, Pairs, Repeats
 from facthold.measure.scaling import Fit
 from facthold.recipes import MemoryRecipe, memory_recipe, memory_recipes
 from facthold.recipes.base import LINEAR
@@ -22,7 +22,7 @@ from facthold.theory import bounds
 
 LARGE = 32  # smallest d of the fitted constant on the left: below it the constant still drifts
 BITS = (2, 32)  # per parameter, of the bounds that are drawn: as large language models use them, and float32
-Sizes = tuple[tuple[int, int], ...]  # pairs (d, m)
+Sizes = Pairs  # (d, m)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, Positive, ProtocolName, Repeats
+from facthold.lab.fields import Count, Counts, Pairs, Positive, ProtocolName, Repeats
 from facthold.measure.scaling import Fit, fit_exponent
 from facthold.recipes import memory_recipe
 from facthold.recipes.base import LINEAR
@@ -30,7 +30,7 @@ class Grid:
     """Sizes of the memories and of the transformers, and the power laws."""
 
     linear_d: Counts
-    mlp_sizes: tuple[tuple[int, int], ...]  # pairs (d, m)
+    mlp_sizes: Pairs  # (d, m)
     alphas: tuple[float, ...]
     M: Count
     N: Count
