@@ -18,6 +18,7 @@ from facthold.facts.names import Names
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge import tables
+from facthold.knowledge.build import build
 from facthold.knowledge.edit import DRAWS, OWN_DRAWS
 from facthold.knowledge.model import FRESH, Model, _pair, load
 from facthold.knowledge.rank_one import RIVALS, Change, Readout, Seen, _Problem, connected, rank_one, readout, see
@@ -603,3 +604,14 @@ def test_a_chain_of_edits_is_judged_as_each_edit_by_itself() -> None:
         fresh = Model(chained.model, chained.problem)
         np.testing.assert_array_equal(chained.told.right, fresh.told.right)
         np.testing.assert_array_equal(chained.told.said, fresh.told.said)
+
+
+def test_a_fact_that_the_model_does_not_tell_from_another_costs_that_one_alone() -> None:
+    """s1 and s8 have the same answers, and the built model writes the same for both."""
+    rows = [(f"s{i}", r, f"{r}{i * k % 7}") for k, r in ((3, "cap"), (5, "cur")) for i in range(12)]
+    model = build(rows, recipe="values")
+    for answer in ("hello", "q"):
+        report = model.edit("s1", "cap", answer).report
+        assert report.done
+        assert report.lost == (("s8", "cap"),)
+        assert report.lost_in_all == 1

@@ -30,6 +30,7 @@ DRAWS, ROWS = 8, 1 << 12
 """Prompts of each fact that a change is made from, and of all facts together, where two of each are not more: a trained
 model's features depend a little on the noise."""
 OWN_DRAWS = 24  # more prompts of the edited fact: its answer has to be said in all others too
+TWINS = 1e-6  # of the median distance of a fact from the others: below it is rounding, and the model sees one fact
 NAMED = 3  # facts that a report names of those that a change has cost
 SAMPLED = 1 << 13  # facts by which embeddings of a new subject are compared
 
@@ -99,7 +100,11 @@ def _own_neuron(
     """The model with neurons for the edited prompts, their name, size and number; None where none can be."""
     if model.mlp is not None and not isinstance(model.mlp.sigma, ReLU):
         return None  # no other activation is silent
-    own = bump(seen.x, seen.edited, np.setdiff1d(np.arange(len(seen.x)), seen.edited))
+    others = np.setdiff1d(np.arange(len(seen.x)), seen.edited)
+    gaps = np.linalg.norm(seen.x[others] - seen.x[seen.edited].mean(axis=0), axis=1)
+    # Subjects with the same answers may be one to the model. Then their facts change together, and no others need to.
+    apart = others[gaps > TWINS * np.median(gaps)] if len(others) else others
+    own = bump(seen.x, seen.edited, others) or (bump(seen.x, seen.edited, apart) if len(apart) < len(others) else None)
     if own is None:
         return None
     margins = before.margin[before.recalled & np.isfinite(before.margin)]
