@@ -222,6 +222,10 @@ CALLS: list[tuple[str, Callable[[fh.Model], object]]] = [
     ("D=None must be a whole number", lambda model: fh.random_table(2, 2, None, key=None)),
     ("table=None must be a FactTable", lambda model: fh.factual_recall(None, 3, key=None)),
     ("m=0: layerwise needs a width or rank m", lambda model: fh.make_memory("layerwise", _associations())),
+    (
+        "m=3: outer-product makes a d x d matrix and takes no m",
+        lambda model: fh.make_memory("outer-product", _associations(), 3),
+    ),
     ("key=0 must be a key, as from fh.derive", lambda model: fh.random_problem(N=8, d=4, key=0)),
     ("key=0 must be a key, as from fh.derive", lambda model: fh.random_table(2, 2, 2, key=0)),
     ("relations=[] names none; give one or more", lambda model: fh.real_facts("countries", relations=[])),
@@ -261,8 +265,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_what_a_table_takes_for_a_name_is_one_in_every_question(tmp_path: Path) -> None:
     """One rule for names: numbers, truth values and dates are the text that they are written as, wherever they are."""
-    odd = [True, np.bool_(False), 3, 3.5, np.int64(4), Decimal("1.50"), date(2020, 1, 2), b"bytes"]
-    names = ["true", "false", "3", "3.5", "4", "1.50", "2020-01-02", "bytes"]
+    odd = [True, np.bool_(False), 3, 3.5, np.int64(4), np.float32(0.1), Decimal("1.50"), date(2020, 1, 2), b"bytes"]
+    names = ["true", "false", "3", "3.5", "4", "0.1", "1.50", "2020-01-02", "bytes"]
     rows = [(name, "of", f"a{i}") for i, name in enumerate(odd)]
     model = fh.build(rows, recipe="values")
     assert model.table.labels is not None

@@ -46,7 +46,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
                 check_type(name, value, hint)
                 if name == "key":
                     check_key(value)
-                given.arguments[name] = _as_python(value)
+                if hint is not Any:  # else it may be a name, and 0.1 in float32 is another number in Python
+                    given.arguments[name] = _as_python(value)
         return function(*given.args, **given.kwargs)
 
     return front

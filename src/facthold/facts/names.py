@@ -55,7 +55,7 @@ def as_text(value: Any) -> str | None:
         except UnicodeDecodeError:
             return None
     if isinstance(value, Iterable):  # a text is one too, of letters
-        return value if isinstance(value, str) else None
+        return str(value) if isinstance(value, str) else None
     try:
         missing = value is None or bool(value != value)
     except TypeError:  # pandas.NA is neither equal nor unequal
@@ -162,7 +162,7 @@ class Names:
         """The number of a name: as it stands, or else, where only one is meant, without case and accents."""
         i = self.get(name)
         if i is None:
-            raise UnknownName(f"unknown {self.what} {name!r}; {self.hint(name)}")
+            raise UnknownName(f"unknown {self.what} {brief(name)}; {self.hint(name)}")
         return i
 
     def hint(self, name: str) -> str:

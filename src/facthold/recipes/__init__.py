@@ -68,7 +68,7 @@ def make_memory(recipe: MemoryRecipe | str, problem: "Problem", m: int = 0, seed
     """
     recipe = memory_recipe(recipe) if isinstance(recipe, str) else recipe
     recipe.check_stores()
-    recipe.check_width(m)
+    recipe.check(problem.d, m)
     if recipe.build is None:
         return train_memory(recipe, problem, m, seed)
     content = recipe.stream or (lambda seed, d, m: ("build", seed, d, m, recipe.name))
