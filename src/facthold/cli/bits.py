@@ -75,8 +75,8 @@ def bits(
     with working(f"rounding {model}") as say:
         before = recall.judge(weights)
         if grid is not None:
-            q = quantise(weights, grid)
-            found.append((None, q, recall.judge(q.model)))
+            rounded = quantise(weights, grid)
+            found.append((None, rounded, recall.judge(rounded.model)))
         for goal in () if grid is not None else GOALS if accuracy is None else (accuracy,):
             say(f"fewest bits at {goal:.4g} of {count(facts, 'fact')}")
             best = judged_bits(weights, guarded, goal)
