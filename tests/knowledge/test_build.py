@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -273,6 +274,19 @@ def test_too_few_parameters_for_auto_is_said_with_the_least_of_its_recipes() -> 
     sizes = "values takes 80 parameters; train takes 192 parameters or more; gated takes 785 parameters or more"
     with pytest.raises(FactholdError, match=f"max_params=79 is too few: {sizes}; allow more"):
         build(rows, max_params=79)
+
+
+@pytest.mark.parametrize(("n", "recipe"), [(24, "auto"), (20, "train"), (30, "train")])
+def test_the_accuracy_that_a_refusal_names_is_one_that_can_be_had(n: int, recipe: str) -> None:
+    """Training measures itself in fewer prompts than it is judged in; and what is named is not rounded up."""
+    rows = [(f"s{i}", r, f"{r}{3 * i % 7 + i // 7}") for i in range(n // 2) for r in ("capital", "money")]
+    with pytest.raises(FactholdError, match="ask for a smaller accuracy") as refusal:
+        build(rows, recipe=recipe, max_params=200)
+    found = re.search(r"([\d.]+) at most", str(refusal.value))
+    assert found is not None
+    built = build(rows, recipe=recipe, max_params=200, accuracy=float(found[1]))
+    assert built.n_params == 192
+    assert float(found[1]) <= built.report.recall < 1
 
 
 @pytest.mark.parametrize(

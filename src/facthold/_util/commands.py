@@ -1,7 +1,10 @@
-"""Words for what commands print: other commands, which can be pasted into a shell as they are, and times."""
+"""Words for what commands print: other commands, which can be pasted into a shell as they are, shares and times."""
 
+import math
 import shlex
 from typing import Any
+
+DIGITS = 4  # of a share that a message offers
 
 
 def command(name: str, *arguments: Any, **options: Any) -> str:
@@ -18,6 +21,11 @@ def command(name: str, *arguments: Any, **options: Any) -> str:
 def count(n: int, what: str) -> str:
     """'1 cell', '2 cells'."""
     return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def offered(share: float) -> float:
+    """A share as a message names it, never rounded up: whoever asks for it gets it."""
+    return math.floor(share * 10**DIGITS) / 10**DIGITS
 
 
 def duration(seconds: float) -> str:

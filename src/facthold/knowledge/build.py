@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.arguments import checked
+from facthold._util.commands import offered
 from facthold._util.errors import FactholdError, TooLarge, check_one_of, check_positive
 from facthold._util.memory import Parts, bytes_of, check_memory
 from facthold.construct.dimensions import smallest
@@ -316,34 +317,37 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]
     unit, guess, ceiling = _range(recipe, sizing, wish, question)
     made: dict[int, Made] = {}
 
-    def ask(units: int) -> float:
+    def share_at(units: int, goal: float) -> float:
         size = unit * units
-        wish.say(f"{sizing.size}={size}")
         d = size if sizing.size == "d" else sizing.d(question)
         model, problem, *_ = made[units] = recipe.make(
-            wish.table,
-            d,
-            size,
-            goal=wish.accuracy,
-            seed=wish.seed,
-            per_head=sizing.per_head,
-            say=wish.say,
-            **wish.prompts,
+            wish.table, d, size, goal=goal, seed=wish.seed, per_head=sizing.per_head, say=wish.say, **wish.prompts
         )
         margins = judge_table(model, problem, draws=_draws(wish.table)).margin.reshape(-1, len(wish.table))
         share = float((margins.min(axis=0) > recipe.margin).mean())  # a fact counts where it wins in all prompts
         wish.say(f"{sizing.size}={size}: {model.n_params} parameters, {share:.2%} right")
         return share
 
+    def ask(units: int) -> float:
+        wish.say(f"{sizing.size}={unit * units}")
+        share = share_at(units, wish.accuracy)
+        measured = made[units].accuracy
+        if share < wish.accuracy < 1 and measured is not None and measured >= wish.accuracy:
+            # training stopped at its goal, which it measures in fewer prompts: it may learn more
+            share = share_at(units, 1.0)
+        return share
+
     floor = min(-(-sizing.least(question) // unit), ceiling)
     search = find_smallest(ask, wish.accuracy, guess, floor=floor, ceiling=ceiling, tolerance=TOLERANCE)
     if search.enough is None:
         best, fewest = max((share, -made[units].model.n_params) for units, share in search.probes)
+        most = offered(best)
+        fewer = "ask for a smaller accuracy, " if most else ""
+        more = "" if wish.max_params is None else "allow more with max_params, "
         raise FactholdError(
             f"accuracy={wish.accuracy:.4g}: no {sizing.size} up to {unit * ceiling} recalls so much by "
-            f"recipe={recipe.name!r}; {best:.4g} at most, with {-fewest} parameters: ask for a smaller accuracy, "
-            + ("" if wish.max_params is None else "allow more with max_params, ")
-            + "or take another recipe"
+            f"recipe={recipe.name!r}; {most:.4g} at most, with {-fewest} parameters: "
+            f"{fewer}{more}{'or ' if fewer or more else ''}take another recipe"
         )
     yield from (made[units] for units, share in sorted(search.probes) if share >= wish.accuracy)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from facthold._util.commands import count, duration
+from facthold._util.commands import count, duration, offered
 from facthold._util.errors import FactholdError, TooLarge
 from facthold._util.keys import derive
 from facthold.construct.dimensions import gated_dimensions, weights_for
@@ -162,7 +162,7 @@ class _Search:
             most = max(share for _, share in self.made.values())
             raise FactholdError(
                 f"no width up to {ceiling} recalls {self.accuracy:.4g} of the facts of {self.name}; "
-                f"{most:.4g} at most: ask for a smaller accuracy"
+                f"{offered(most):.4g} at most: ask for a smaller accuracy"
             )
         for _ in range(self.wider):
             if self._ask(more := math.ceil(STEP * enough)) >= self.accuracy:
