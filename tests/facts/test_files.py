@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import subprocess
 import sys
 import time
 import unicodedata
@@ -23,6 +24,8 @@ from facthold._util.errors import FactholdError, FactholdWarning
 from facthold.facts.files import read_facts, write_facts
 from facthold.facts.formats import FORMATS
 from facthold.facts.table import FactTable
+from facthold.knowledge.build import build
+from facthold.knowledge.model import load
 
 CAPITALS = [
     ("France", "capital", "Paris"),
@@ -339,6 +342,28 @@ def test_what_is_no_file_of_facts_is_refused(tmp_path: Path) -> None:
     refused(text_file(tmp_path, "not Parquet", "facts.parquet"), "is not Parquet that can be read")
     (tmp_path / "folder.csv").mkdir()
     refused(tmp_path / "folder.csv", "is a folder")
+    refused(Path("-"), "^no such file: -; for standard input give /dev/stdin$")
+
+
+def test_an_empty_name_of_a_file_is_said_to_be_empty() -> None:
+    """As a path it is the folder that one is in, of which nobody has spoken."""
+    for read in (read_facts, build, load, lambda path: write_facts(path, CAPITALS)):
+        with pytest.raises(ValueError, match=r"='': the name of the file is empty; give one$"):
+            read("")
+
+
+def test_sets_are_refused_as_their_order_is_chance(tmp_path: Path) -> None:
+    rows = dict.fromkeys(CAPITALS)
+    for facts in (set(rows), frozenset(rows), rows.keys(), dict(enumerate(rows)).values()):
+        for read in (read_facts, build, FactTable.from_rows, lambda facts: write_facts(tmp_path / "facts.csv", facts)):
+            with pytest.raises(ValueError, match=r"is a \w+, and .* the order of the facts; give a list, such as"):
+                read(facts)
+    for facts in ([set(row) for row in rows], {frozenset(row[:2]): row[2] for row in rows}):
+        with pytest.raises(FactholdError, match=r"write it as \(subject, relation"):
+            read_facts(facts)
+    with pytest.raises(FactholdError, match="must be three names"):
+        write_facts(tmp_path / "facts.csv", [set(row) for row in rows])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_system_error_while_reading_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,6 +481,15 @@ def test_a_pipe_is_read_as_csv() -> None:
         os.close(read)
     assert named(table) == [("a", "b", "c")]
     assert np.array_equal(table.answers, [0])
+
+
+def test_standard_input_is_read_from_a_pipe_and_from_a_file(tmp_path: Path) -> None:
+    program = "import facthold as fh; print(fh.read_facts('/dev/stdin')[0].to_rows())"
+    path = text_file(tmp_path, f"{HEADER}a,b,c\n", "facts")
+    with path.open() as file:
+        for given in ({"stdin": file}, {"input": path.read_text()}):
+            said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, **given)
+            assert said.stdout.strip() == "[('a', 'b', 'c')]", said.stderr
 
 
 @pytest.mark.parametrize(

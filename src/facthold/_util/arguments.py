@@ -4,7 +4,7 @@ what it must be, and not where deep inside it went wrong."""
 import inspect
 import numbers
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MappingView, Sequence, Set
 from functools import cache, wraps
 from pathlib import Path
 from types import NoneType, UnionType
@@ -67,10 +67,27 @@ def check_key(key: Any) -> None:
         raise ValueError(f"key={brief(key)} must be a key, as from fh.derive('facts', 0)")
 
 
+def check_path(name: str, value: Any) -> None:
+    """Refuse an empty name of a file: as a path, it is the folder that one is in."""
+    if value == "":
+        raise ValueError(f"{name}={value!r}: the name of the file is empty; give one")
+
+
+def check_ordered(name: str, value: Any) -> None:
+    """Refuse a set: it has another order in each process, and what is made of it would be another."""
+    if isinstance(value, Set | MappingView):
+        raise ValueError(
+            f"{name} is {with_article(type(value).__name__)}, and what is made depends on the order of the facts; give "
+            f"a list, such as sorted({name})"
+        )
+
+
 def check_type(name: str, value: Any, hint: Any, way: str = "") -> None:
     """Refuse a value that is none of the plain types of a hint, in a line that ends with a ``way`` out."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     kinds = [get_origin(part) or part for part in parts]
+    if Path in kinds:
+        check_path(name, value)
     if all(map(_is_plain, kinds)) and not any(_is(value, kind) for kind in kinds):
         named = [kind for kind in kinds if kind is not int or float not in kinds]  # a whole number is a number
         words = dict.fromkeys(WORDS.get(kind) or with_article(getattr(kind, "__name__", kind)) for kind in named)

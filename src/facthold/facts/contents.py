@@ -120,7 +120,8 @@ def check_readable(path: Path, wanted: str = "a file of facts") -> None:
     if path.is_dir():
         raise FactholdError(f"{path} is a folder; give {wanted}")
     if not path.exists():
-        raise FactholdError(f"no such file: {path}")
+        way = "; for standard input give /dev/stdin" if str(path) == "-" else ""
+        raise FactholdError(f"no such file: {path}{way}")
 
 
 def check_fits(path: Path, size: int, rows: int = 0) -> None:

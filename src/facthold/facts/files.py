@@ -5,7 +5,7 @@ import io
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from facthold._util.arguments import checked
+from facthold._util.arguments import check_ordered, checked
 from facthold._util.errors import FactholdError, FactholdWarning, brief, check_one_of, optional, shorten
 from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
 from facthold.facts.contents import is_packed
@@ -123,6 +123,7 @@ def _probability(where: str, cell: str) -> float:
 def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     """Write a table or rows (subject, relation, answer) in the format that the name says:
     ``fh.write_facts("countries.csv", table)``. A reader never meets the file half written."""
+    check_ordered("facts", facts)
     path = Path(path)
     kind = kind_for(path)
     rows = facts.to_rows() if isinstance(facts, FactTable) else [_named(i, row) for i, row in enumerate(facts, 1)]
@@ -136,7 +137,7 @@ def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
 
 def _named(number: int, row: Any) -> Row:
     """The names of a row as a table has them, so that what is written can be read."""
-    names = [] if isinstance(row, str) or not isinstance(row, Iterable) else [as_text(name) for name in row]
+    names = [] if isinstance(row, str | Set) or not isinstance(row, Iterable) else [as_text(name) for name in row]
     texts = [name for name in names if name is not None and not blank(name)]
     if len(names) != len(COLUMNS) or len(texts) != len(COLUMNS):
         raise FactholdError(f"fact {number}, {brief(row)}, must be three names: subject, relation and answer")

@@ -8,16 +8,18 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from facthold._util.arguments import check_ordered, check_path
 from facthold._util.errors import FactholdError, brief, optional, shorten, with_article
 from facthold._util.files import GZIPPED
 from facthold.facts.contents import check_fits, check_readable, contents_of, is_packed, text_of
 from facthold.facts.names import as_text
 
+STDIN = Path("/dev/stdin")  # after `<` it is the file itself
 COLUMNS = ("subject", "relation", "answer")
 QUESTION = COLUMNS[:2]  # what a file of questions needs
 PROBABILITY = "p"
@@ -51,6 +53,8 @@ def source_of(facts: Any) -> Source:
     A frame is what has columns: pandas, polars and pyarrow are neither needed nor imported.
     """
     rows: Rows
+    check_path("facts", facts if isinstance(facts, str) else None)
+    check_ordered("facts", facts)
     if isinstance(facts, str | os.PathLike):
         return _file(Path(facts), COLUMNS)
     if isinstance(facts, Mapping):
@@ -97,7 +101,7 @@ def check_named(path: Path, known: Iterable[str]) -> None:
 def _file(path: Path, columns: Columns) -> Source:
     """The rows of a file in the format that the name says. What has no name of its own, such as a pipe, is CSV."""
     ending = ending_of(path, FORMATS)
-    if ending is None and path.exists() and not path.is_file() and not path.is_dir():
+    if ending is None and (path == STDIN or (path.exists() and not path.is_file() and not path.is_dir())):
         ending = ".csv"
     if ending is None:
         check_readable(path)
@@ -338,7 +342,7 @@ def _frame(source: str, frame: Any, columns: Columns) -> Iterator[tuple[Any, ...
 
 
 def _parts(where: str, n: int, row: Any) -> tuple[Any, ...]:
-    if isinstance(row, str | Mapping) or not isinstance(row, Iterable) or len(parts := tuple(row)) != n:
+    if isinstance(row, str | Mapping | Set) or not isinstance(row, Iterable) or len(parts := tuple(row)) != n:
         raise FactholdError(f"{where} is {brief(row)}; write it as ({', '.join(COLUMNS[:n])})")
     return parts
 

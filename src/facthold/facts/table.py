@@ -1,6 +1,6 @@
 """Fact tables: a*(s, r), the answer to each subject and relation (section 4.1)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from facthold._util.arguments import checked
+from facthold._util.arguments import check_ordered, checked
 from facthold._util.errors import check_one_of, check_positive, check_range, find, optional
 from facthold._util.keys import PRNGKeyArray, fold
 
@@ -84,9 +84,10 @@ class FactTable:
         Where a question has several answers: 'error' refuses them, 'first' takes the first, 'all' makes each right.
         """
         check_one_of("on_conflict", on_conflict, ON_CONFLICT)
+        check_ordered("rows", rows)
         facts = list(rows)
         for i, fact in enumerate(facts):
-            if isinstance(fact, str) or len(fact) != 3 or not all(isinstance(name, str) for name in fact):
+            if isinstance(fact, str | Set) or len(fact) != 3 or not all(isinstance(name, str) for name in fact):
                 raise ValueError(f"row {i}: a fact is (subject, relation, answer) as text, not {fact!r}")
         if on_conflict == "first":  # before tokens are numbered: an answer that nobody gives is none
             kept: dict[tuple[str, str], str] = {}
