@@ -152,6 +152,8 @@ def test_results_bound_prints_a_line_for_each_kind(tmp_path: Path, run: Run) -> 
 
 def test_a_bound_of_no_bits_is_not_told(saved: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "has fewer than" in " ".join(run("bits", str(saved), "--bits", "8")[1].split())
+    monkeypatch.setattr(bits, "bits_uniform", lambda N, M, share: 1.2)
+    assert "has fewer than 1 bit," in " ".join(run("bits", str(saved), "--bits", "8")[1].split())
     monkeypatch.setattr(bits, "bits_uniform", lambda N, M, share: 0.0)
     out = run("bits", str(saved), "--bits", "8")[1]
     assert "there is no bound" in out

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.optimize import linprog
 
+from facthold._util.commands import count
 from facthold.construct.attention import attention_only
 from facthold.construct.selected import solved_values
 from facthold.construct.sums import check_intersections, check_sums, contradiction
@@ -225,7 +226,7 @@ def test_intersections_are_those_of_the_sets(block: int, monkeypatch: pytest.Mon
             check_intersections(table)
             continue
         i = unclear[0]
-        first = rf"^{len(unclear)} facts have more than .* \({table.subjects[i]}, {table.relations[i]}\)"
+        first = rf"^{count(len(unclear), 'fact')} ha(s|ve) more than .* \({table.subjects[i]}, {table.relations[i]}\)"
         with pytest.raises(ValueError, match=first):
             check_intersections(table)
     assert 0 in counts

@@ -18,9 +18,9 @@ def command(name: str, *arguments: Any, **options: Any) -> str:
     return shlex.join(words)
 
 
-def count(n: int, what: str) -> str:
-    """'1 cell', '2 cells'."""
-    return f"{n} {what}" + ("" if n == 1 else "s")
+def count(n: int | str, what: str) -> str:
+    """'1 cell', '2 cells'. A number may come as it is written: '1,024'."""
+    return f"{n} {what}" + ("" if str(n) == "1" else "s")
 
 
 def offered(share: float) -> float:

@@ -169,7 +169,7 @@ def _say(about: dict[str, Any]) -> None:
     packed = about["packed_bits"]
     show(
         f"{about['recall']:.4%} of {count(about['facts'], 'fact')} recalled "
-        + ("in float32" if packed is None else f"as it is, packed in {packed:,.0f} bits"),
+        + ("in float32" if packed is None else f"as it is, packed in {count(f'{packed:,.0f}', 'bit')}"),
         {
             "asked for": "{accuracy}", "recalled": "{recall:.4%}", "bits per weight": "{bits_per_weight:.3g}",
             "bits in all": "{bits:,.0f}", "bits per fact": "{bits_per_fact:.4g}", "levels": "{levels}",
@@ -190,7 +190,7 @@ def _say(about: dict[str, Any]) -> None:
             continue  # there is nothing to say of 0 bits
         paragraph(
             f"but no model that knows {r['recall']:.4%} of {about['alike']} "
-            f"has fewer than {r['bits_needed']:,.0f} bits, {r['needed_per_weight']:.3g} per weight"
+            f"has fewer than {count(format(r['bits_needed'], ',.0f'), 'bit')}, {r['needed_per_weight']:.3g} per weight"
             + (f"; {r['times_needed']:.3g} times as many are used" if r["times_needed"] else "")
         )
     if "file" in about:

@@ -142,7 +142,7 @@ def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
         spread = f"S = {low if low == high else f'{low} to {high}'} over {seeds}, {cell.growth}"
         recalled = cell.goal * result["facts"]
         paragraph(
-            f"{result['facts']:.6g} facts ({spread}), at least {cell.goal:.4g} of them recalled: "
+            f"{count(format(result['facts'], '.6g'), 'fact')} ({spread}), at least {cell.goal:.4g} of them recalled: "
             f"{recalled / result['n_params']:.3g} recalled facts per parameter"
         )
     probes = sum(len(seed["probes"]) for seed in result["per_seed"])

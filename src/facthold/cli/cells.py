@@ -116,8 +116,8 @@ def facts_found(found: Mapping[str, Best]) -> Iterator[str]:
     """A line for each shape: 'alpha=1 beta=4 H=8: 1,521 facts at the accuracy asked for, 49,152 parameters'; a mean
     over seeds is rounded. The facts are those of the table, of which that share is recalled."""
     for shape, best in found.items():
-        parameters = f", {best.n_params:,.0f} parameters" if best.n_params is not None else ""
-        yield f"{shape}: {best.facts:,.0f} facts at the accuracy asked for{parameters}"
+        parameters = f", {count(f'{best.n_params:,.0f}', 'parameter')}" if best.n_params is not None else ""
+        yield f"{shape}: {count(f'{best.facts:,.0f}', 'fact')} at the accuracy asked for{parameters}"
 
 
 def outcome(result: Result) -> str:
@@ -126,5 +126,5 @@ def outcome(result: Result) -> str:
         return "done"
     if result["N"] is None:
         return str(result["status"])
-    facts = f", {result['facts']:.6g} facts" if result.get("facts") is not None else ""
+    facts = f", {count(format(result['facts'], '.6g'), 'fact')}" if result.get("facts") is not None else ""
     return f"{'S' if facts else 'N'} = {result['N']:.4g} ({result['N_min']} to {result['N_max']}){facts}"

@@ -230,7 +230,9 @@ def _table(g: dict[str, Any], given: dict[str, Any], shape: Shape) -> tuple[Fact
     inputs.check_size(shape, S, R, A, g["T"], given.get("n_noise"))
     asked = float(S) * R if table is None else float(len(table))
     products = asked * g["draws"] * (g["T"] * shape.n_params + shape.d * (2 * S + 2 * R + A))
-    inputs.foretell(f"asking for {asked:.6g} facts in draws={g['draws']} prompts each", products, "--draws, -S or -R")
+    inputs.foretell(
+        f"asking for {count(f'{asked:.6g}', 'fact')} in draws={g['draws']} prompts each", products, "--draws, -S or -R"
+    )
     if table is None:
         table = seeded_table(g["table"], S, R, g["D"], g["seed"])
     if "share" in given:

@@ -82,13 +82,13 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
             f"random facts, and {q.accuracy:.4%} is enough"
         )
     paragraph(
-        f"no model that answers {q.accuracy:.4g} of random facts right has fewer than {amount(made.bits)} bits "
+        f"no model that answers {q.accuracy:.4g} of random facts right has fewer than {_counted(made.bits, 'bit')} "
         f"({size_text(made.bits / 8)}), on average over tables"
     )
     if given_bits:
         paragraph(
             "for one given table there is no such bound; but no model that knows so much of every table with these "
-            f"answers, each as often, has fewer than {amount(given_bits)} bits ({size_text(given_bits / 8)})"
+            f"answers, each as often, has fewer than {_counted(given_bits, 'bit')} ({size_text(given_bits / 8)})"
         )
     shown = [row for row in made.rows if row.obstacle is None]
     if shown:
@@ -117,7 +117,7 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
 
 
 def _counted(n: float, what: str) -> str:
-    return f"{amount(n)} {what}" + ("" if n == 1 else "s")
+    return count(amount(n), what)
 
 
 def _show_rows(rows: Sequence[Planned]) -> None:

@@ -19,6 +19,7 @@ from jaxtyping import Int
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
+from facthold._util.commands import count
 from facthold.facts.table import FactTable
 
 CELLS = 1 << 22  # subjects times relations whose shared answers are counted at once
@@ -136,7 +137,8 @@ def check_intersections(table: FactTable) -> None:
     """Refuse facts whose right answers are not the only ones that their subject and their relation share."""
     if (unclear := np.flatnonzero(_shared_wrong(table) > 0)).size:
         raise ValueError(
-            f"{len(unclear)} facts have more than one answer that both their subject and their relation have, "
+            f"{count(len(unclear), 'fact')} {'has' if len(unclear) == 1 else 'have'} more than one answer that both "
+            "subject and relation have, "
             f"so that adding the two cannot tell them apart; the first is {table.question(unclear[0])}. "
             f"Take a construction with an MLP"
         )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from facthold._util.commands import count
 from facthold._util.errors import unknown
 from facthold._util.memory import check_memory
 from facthold.dynamics.stages import BAND, CONVERGED
@@ -59,7 +60,9 @@ def schedule(
     expected = math.ceil(learnt / lr)
     most = steps or PATIENCE * expected
     _check_work(table, most, "steps" if steps is not None else "lr" if given else None)
-    check_memory(f"a table of {len(table)} facts with {table.A} answers", BYTES * float(len(table)) * table.A)
+    check_memory(
+        f"a table of {count(len(table), 'fact')} with {count(table.A, 'answer')}", BYTES * float(len(table)) * table.A
+    )
     every = 2 ** max(0, math.ceil(math.log2(most / LOOKS)), math.floor(math.log2(max(leaving / lr / AT_START, 1))))
     if steps is not None:  # so many and no more, where looks can divide them
         every = next((k for k in range(min(every, steps), every // 8, -1) if steps % k == 0), min(every, steps))
@@ -122,6 +125,6 @@ def _check_work(table: FactTable, steps: int, given: str | None) -> None:
     fewer = f"take fewer relations, or subjects={max(2, int(share * table.S))}"
     advice = {"steps": "take fewer steps", "lr": "take a larger lr, or none"}.get(given or "", fewer)
     raise ValueError(
-        f"{len(table)} facts with {table.A} answers and {steps} steps are too much to watch, "
+        f"{count(len(table), 'fact')} with {count(table.A, 'answer')} and {steps} steps are too much to watch, "
         f"{work / MOST_WORK:.3g} times as much as ten minutes allow; {advice}"
     )

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from facthold._util.arguments import check_ordered, checked
+from facthold._util.commands import count
 from facthold._util.errors import check_one_of, check_positive, check_range, find, optional
 from facthold._util.keys import PRNGKeyArray, fold
 
@@ -128,7 +129,8 @@ class FactTable:
         return len(self.subjects)
 
     def __repr__(self) -> str:
-        return f"FactTable({len(self)} facts: {self.S} subjects, {self.R} relations, {self.A} answers)"
+        sizes = (count(self.S, "subject"), count(self.R, "relation"), count(self.A, "answer"))
+        return f"FactTable({count(len(self), 'fact')}: {', '.join(sizes)})"
 
     @property
     def matrix(self) -> Int[np.ndarray, "S R"]:

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from facthold._util.arguments import checked
-from facthold._util.commands import offered
+from facthold._util.commands import count, offered
 from facthold._util.errors import FactholdError, TooLarge, check_one_of, check_positive
 from facthold._util.memory import Parts, bytes_of, check_memory
 from facthold.construct.dimensions import smallest
@@ -201,7 +201,7 @@ def _check_memory(recipe: str, table: FactTable, accuracy: float, T: int, n_nois
     if noise > MOST_NOISE:
         raise ValueError(f"n_noise={noise} is above {MOST_NOISE}; take fewer noise tokens")
     known = fact_recipe("gated" if recipe == AUTO else recipe)
-    what = f"a model of {len(table)} facts by {known.name}"
+    what = f"a model of {count(len(table), 'fact')} by {known.name}"
     if known.search is not None or known.sizing is None:
         return check_memory(what, _held(table, T, noise, dimensions(table, n_noise)[0]))
     question = Question.of(table, accuracy, n_noise or 0)

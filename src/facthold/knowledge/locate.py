@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from facthold._util.commands import count
 from facthold._util.errors import FactholdError
 from facthold._util.memory import bytes_of, check_memory
 from facthold.knowledge.model import Model, Name
@@ -145,10 +146,10 @@ def locate_all(known: Model, *, seed: int = 0, say: Callable[[str], None] = lamb
     """Every fact of the table, each in one prompt. ``say`` hears how far it is."""
     n, parts = len(known.table), []
     heads = bytes_of(scores=float(n) * (known.model.H + known.model.m))
-    check_memory(f"what each head and neuron adds to {n} facts", heads, "ask for single facts")
+    check_memory(f"what each head and neuron adds to {count(n, 'fact')}", heads, "ask for single facts")
     for at, states in known.forward.blocks(table_prompts(known.problem, seed=seed)[0]):
         parts.append(_locate(known.forward, states, np.arange(n)[at])[0])
-        say(f"{at.stop} of {n} facts")
+        say(f"{at.stop} of {count(n, 'fact')}")
     return joined(parts)
 
 

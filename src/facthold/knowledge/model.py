@@ -13,6 +13,7 @@ from scipy.special import softmax
 
 from facthold import knowledge
 from facthold._util.arguments import checked
+from facthold._util.commands import count as counted
 from facthold._util.errors import FactholdError, brief, check_positive, with_article
 from facthold.facts.names import Names, UnknownName, as_text, parse
 from facthold.facts.problem import FactualRecall
@@ -133,7 +134,7 @@ class Model:
     def __repr__(self) -> str:
         m, table = self.model, self.table
         sizes = f"{m.n_params} parameters (d={m.d}, H={m.H}, d_h={m.d_h}, m={m.m})"
-        facts = f"{len(table)} facts of {table.S} subjects and {table.R} relations"
+        facts = f"{counted(len(table), 'fact')} of {counted(table.S, 'subject')} and {counted(table.R, 'relation')}"
         return f"Model({facts} in {sizes}, beside {self.n_embeddings} numbers of embeddings)"
 
     @checked

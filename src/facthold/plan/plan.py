@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from facthold._util.arguments import checked
-from facthold._util.commands import command
+from facthold._util.commands import command, count
 from facthold._util.memory import available
 from facthold.facts.table import FactTable
 from facthold.models.sizes import Shape
@@ -236,8 +236,9 @@ class Plan:
     def __repr__(self) -> str:
         q = self.question
         lines = [
-            f"Plan for {_brief(q.facts)} facts ({_brief(q.S)} subjects, {_brief(q.R)} relations, {_brief(q.D)} answers "
-            f"each) at an accuracy of {q.accuracy:g}: no model has fewer than {_brief(self.bits)} bits"
+            f"Plan for {_counted(q.facts, 'fact')} ({_counted(q.S, 'subject')}, {_counted(q.R, 'relation')}, "
+            f"{_counted(q.D, 'answer')} each) at an accuracy of {q.accuracy:g}: no model has fewer than "
+            f"{_counted(self.bits, 'bit')}"
         ]
         shown = [row for row in self.rows if row.obstacle is None or row.shape is None]
         for row in shown:
@@ -272,6 +273,10 @@ def _exact(n: float) -> float:
 
 def _brief(n: float) -> str:
     return f"{n:,.0f}" if n < 1e9 else f"{float(n):.2g}"
+
+
+def _counted(n: float, what: str) -> str:
+    return count(_brief(n), what)
 
 
 def make_plan(question: Question, calibrations: Calibrations, gflops: float, table: FactTable | None = None) -> Plan:
