@@ -78,6 +78,7 @@ def test_wrong_edits_are_a_line_and_write_nothing(folder: Path, refuses: Callabl
         (("--covariance", "none"), "unknown covariance 'none'"),
         (("--value", "none"), "unknown value 'none'"),
         (("--answer", " "), "--answer '' is empty; give one"),
+        (("--answer", "Paris"), "goes on with 'Paris' already: there is nothing to edit"),
         (("--answer", "Xanadu"), "did not take|still goes on|begins with the token"),
         (("--edits", "no.safetensors"), "no such file of edits: no.safetensors"),
         (("--edits", "text.safetensors"), "is not a facthold model"),

@@ -99,6 +99,8 @@ def edit_once(
         return np.asarray(changed.run(batches[which]).logits).argmax(1)
 
     before = [said(model, which) for which in range(3)]
+    if before[0][0] == target:
+        raise ValueError(f"the prompt goes on with {answer.strip()!r} already: there is nothing to edit")
     best: tuple[tuple[bool, int], int, LanguageModel] | None = None
     for at in dict.fromkeys(L // part for part in TRIED) if layer is None else [layer]:
         C = covariances(text_keys(model, at), plain_keys(model, at, near))[covariance]
