@@ -2,7 +2,7 @@
 layer to the answer, with nothing else of the model between. It is the memory probe R(W, W*) of `measure.probes`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ def words_before(relation: str) -> str:
 def probed(model: LanguageModel, questions: Sequence[Question], answers: np.ndarray) -> Probed:
     """Keys: the stream at the subject's last token after layer 0, over its root mean square (the gain is in W_OV).
     Outputs: the unembeddings of the relation's answers times the last norm's gain, as logits read them."""
-    first = replace(model, config=replace(model.config, L=1), layers=model.layers[:1])
+    first = model.first(1)
     found = np.zeros((len(questions), model.config.d), np.float32)
     for places, batch in batches([model.encode(words_before(q.fact[1]) + q.fact[0]) for q in questions]):
         x = first.run(batch, keep=[("stream", 1)], at=batch.last, logits=False)["stream", 1][:, 0]

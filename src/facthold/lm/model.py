@@ -177,6 +177,12 @@ class LanguageModel:
         """Where each head of a layer looks, from the ``stream`` that the layer reads."""
         return forward.pattern(self.config, self.layers[layer], stream, self.factors)
 
+    def first(self, n: int) -> "LanguageModel":
+        """Its first n layers alone: for what stands in the stream up to there, without the work of the others."""
+        if not 0 <= n <= self.config.L:
+            raise ValueError(f"layer={n}: the model has {self.config.L}, counted from 0")
+        return replace(self, config=replace(self.config, L=n), layers=self.layers[:n])
+
     def replaced(self, weights: Mapping[tuple[int, str], Array]) -> "LanguageModel":
         """The model with other weights: ``model.replaced({(28, "W_down"): W})``. All others are shared, not copied."""
         layers = list(self.layers)

@@ -26,7 +26,7 @@ INNER = 48  # nodes of the integrals over the sphere
 class Noise:
     """Variances of the parts of a wrong score u_y^T F(e_x), over independent embeddings on the sphere and neurons."""
 
-    d: int
+    d: float  # whole for embeddings on a sphere
     kernel: float  # what each bystander z adds: E<e_x, e_z>^(2p) / d, the kernel itself
     neurons: float  # and the noise of m random neurons or directions
     own: float  # second moment of K(x, y): what the rival's own association adds
@@ -50,7 +50,7 @@ class Noise:
         return replace(self, target=self.target + step**2 / 12)
 
 
-def low_rank(d: int, m: int = 0) -> Noise:
+def low_rank(d: float, m: int = 0) -> Noise:
     """Theorem 1 at rank m; m = 0 is the outer product."""
     by_rank = (d - 1) / (m * d) if m else 0.0
     return Noise(d, 1 / d**2, by_rank / d, 1 / d + by_rank, 0.0, 2 / m if m else 0.0)
@@ -77,7 +77,7 @@ def tangent_kernel(d: int, m: int, k: int, slope: Function) -> Noise:
     return Noise(d, kernel / d, neurons, kernel + 3 * pair / n, target, (3 * same - 1) / n, k + 1)
 
 
-def moment(d: int, p: int) -> float:
+def moment(d: float, p: int) -> float:
     """E <e, e'>^p for two directions in d dimensions: (p-1)!! / (d (d+2) ... (d+p-2)), zero for odd p (lemma 12)."""
     return 0.0 if p % 2 else math.prod((2 * j + 1) / (d + 2 * j) for j in range(p // 2))
 
@@ -121,22 +121,22 @@ def recall(N: float, noise: Noise) -> float:
 
 
 @cache
-def half_recall(noise: Noise) -> float:
-    """The N of which half are recalled."""
+def half_recall(noise: Noise, share: float = 0.5) -> float:
+    """The N of which half are recalled, or another share."""
     from scipy.optimize import brentq
 
-    excess = lambda log_N: recall(math.exp(log_N), noise) - 0.5  # noqa: E731
+    excess = lambda log_N: recall(math.exp(log_N), noise) - share  # noqa: E731
     low = high = math.log(max(8.0, 0.1 / noise.bystander))  # N V z(N)^2 = 1, and z^2 is about 10
     while excess(high) > 0:
         high += 0.5
     while excess(low) < 0:
         if low < math.log(4):
-            raise ValueError(f"{noise}: too much noise for half of four associations")
+            raise ValueError(f"{noise}: too much noise for {share:.0%} of four associations")
         low -= 0.5
     return math.exp(brentq(excess, low, high, xtol=1e-3))
 
 
-def _share_below(top: np.ndarray, lean: np.ndarray, d: int) -> np.ndarray:
+def _share_below(top: np.ndarray, lean: np.ndarray, d: float) -> np.ndarray:
     """P(t < top) under a density proportional to (1 - t^2)^((d-3)/2) exp(lean t) on [-1, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(INNER)
     top, lean = (values[..., None] for values in np.broadcast_arrays(top, lean))
