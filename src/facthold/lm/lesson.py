@@ -10,11 +10,11 @@ import numpy as np
 
 from facthold._util.errors import FactholdError, shorten
 from facthold.facts.table import Row
+from facthold.lm.choices import SOLVED
 from facthold.lm.model import LanguageModel
 from facthold.lm.prompts import by_hash
 from facthold.lm.questions import held
 from facthold.lm.teaching import (
-    SOLVED,
     Memory,
     Say,
     Streams,
@@ -148,11 +148,11 @@ def halves(subjects: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def memories(
-    model: LanguageModel, rows: Sequence[Row], streams: Streams, foreign: Mapping[str, np.ndarray],
+    model: LanguageModel, rows: Sequence[Row], streams: Streams, foreign: np.ndarray,
     text: Mapping[int, np.ndarray], layer: int, how: str = SOLVED,
 ) -> tuple[Memory, ...]:  # fmt: skip
     """A memory for each relation. ``rows`` are the facts of the taught prompts' ``streams``, perhaps several times;
-    ``foreign`` are cues for each relation's gate beside the taught prompts of other relations and the ``text``."""
+    ``foreign`` are cues that no gate is to open for, beside those of a text and of other relations' taught prompts."""
     found = []
     relation = np.array([r for _, r, _ in rows])
     for name in dict.fromkeys(r for _, r, _ in rows):
@@ -160,10 +160,18 @@ def memories(
         facts = [row for row in rows if row[1] == name]
         answers = np.array([model.tokeniser.first(a) for _, _, a in facts])
         W = solve(streams.keys[layer][own], answer_values(model, answers), text[layer], how)
-        against = [foreign[name], streams.cues[~own], text[gate_layer(model.config.L)]]
-        gate = discriminant(streams.cues[own], np.concatenate(against))
-        found.append(Memory(name, W.astype(np.float32), gate, tuple(dict.fromkeys(s for s, _, _ in facts))))
+        others = [_some(streams.cues[relation == other]) for other in dict.fromkeys(relation.tolist()) if other != name]
+        against = np.concatenate([foreign, *others])  # another relation counts as much as another noun does
+        gate = discriminant(streams.cues[own], against, text[gate_layer(model.config.L)])
+        found.append(
+            Memory(name, np.ascontiguousarray(W, np.float32), gate, tuple(dict.fromkeys(s for s, _, _ in facts)))
+        )
     return tuple(found)
+
+
+def _some(cues: np.ndarray, n: int = 3 * FEW) -> np.ndarray:
+    """A few rows, from the first to the last."""
+    return cues[np.linspace(0, len(cues) - 1, min(n, len(cues))).astype(int)]
 
 
 def teach(
@@ -188,7 +196,7 @@ def teach(
     say("foreign questions")
     cues = read(model, whole(model, foreign_prompts(for_gates, relations, templates)), [layer], say).cues
     text = text_streams(model, [layer, gate_layer(L)])
-    taught = Taught(layer, memories(model, repeated, streams, dict.fromkeys(relations, cues), text, layer))
+    taught = Taught(layer, memories(model, repeated, streams, cues, text, layer))
 
     n = len(rows)
     asked = [

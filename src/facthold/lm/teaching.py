@@ -19,11 +19,11 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
+from facthold.lm.choices import OUTER, SOLVED
 from facthold.lm.model import SIZE, Batch, Hook, LanguageModel, Site, batches
 from facthold.lm.text import ANOTHER
 from facthold.lm.wordings import Prompt
 
-OUTER, WHITENED, SOLVED = "outer", "whitened", "solved"
 RIDGE, SHRINK = 1e-3, 0.03  # of K^T K and of the unembeddings' covariance: shares of the mean diagonal
 GATE_RIDGE = 0.3  # the same of a gate's covariance
 STRENGTH = 2.0  # c
@@ -130,18 +130,22 @@ class Gate:
         return cues @ self.w + self.b
 
 
-def discriminant(own: Float[np.ndarray, "n d"], foreign: Float[np.ndarray, "m d"]) -> Gate:
-    """Fisher's linear discriminant, with the threshold halfway between the two means."""
-    own, foreign = np.asarray(own, np.float64), np.asarray(foreign, np.float64)
-    means = own.mean(0), foreign.mean(0)
-    around = [(x - mean) / np.sqrt(len(x)) for x, mean in zip((own, foreign), means, strict=True)]
-    C = (around[0].T @ around[0] + around[1].T @ around[1]) / 2
-    C = C + max(GATE_RIDGE * np.trace(C) / len(C), 1e-9) * np.eye(len(C))
-    w = np.linalg.solve(C, means[0] - means[1])
-    half = w @ (means[0] - means[1]) / 2
+def discriminant(own: Float[np.ndarray, "n d"], *foreign: Float[np.ndarray, "_ d"]) -> Gate:
+    """Fisher's linear discriminant, with the threshold halfway between the two means. Groups of foreign cues count
+    alike, however many there are of each."""
+    groups = [np.asarray(x, np.float64) for x in (own, *foreign) if len(x)]
+    shares = [0.5, *[0.5 / (len(groups) - 1)] * (len(groups) - 1)]
+    mean = groups[0].mean(0)
+    other = np.mean([x.mean(0) for x in groups[1:]], axis=0)
+    C = np.zeros((len(mean), len(mean)))
+    for x, share, centre in zip(groups, shares, [mean, *[other] * (len(groups) - 1)], strict=True):
+        C += share * (x - centre).T @ (x - centre) / len(x)
+    C += max(GATE_RIDGE * np.trace(C) / len(C), 1e-9) * np.eye(len(C))
+    w = np.linalg.solve(C, mean - other)
+    half = w @ (mean - other) / 2
     if not half > 0:
         raise ValueError("taught and foreign prompts cannot be told apart: they are the same words")
-    return Gate(w / half, float(-w @ (means[0] + means[1]) / 2 / half))
+    return Gate((w / half).astype(np.float32), float(-w @ (mean + other) / 2 / half))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,18 +213,18 @@ class Taught:
         self, finals: Float[np.ndarray, "n d"], keys: Float[np.ndarray, "n d"], cues: Float[np.ndarray, "n d"],
         has: Bool[np.ndarray, "n R"],
     ) -> tuple[Float[np.ndarray, "n d"], Int[np.ndarray, "n"]]:  # fmt: skip
-        """The last streams with what the memories add, and which memory spoke: of those with an open gate and a fact
-        about the subject the one whose gate is open widest; -1: none, and the stream is as it was."""
+        """The last streams with what the memories add, and which memory spoke: the one whose gate is open widest, if it
+        has a fact about the subject; -1: none, and the stream is as it was."""
         scores = np.stack([memory.gate(cues) for memory in self.memories], axis=1)
-        scores = np.where(has & (scores > 0), scores, -np.inf)
-        which = np.where(np.isfinite(scores).any(1), scores.argmax(1), -1)
+        rows, widest = np.arange(len(scores)), scores.argmax(1)
+        which = np.where((scores[rows, widest] > 0) & has[rows, widest], widest, -1)
         found = np.array(finals, np.float32)
         for r, memory in enumerate(self.memories):
-            rows = which == r
-            said = keys[rows] @ memory.W.T
-            size = np.linalg.norm(finals[rows], axis=1, keepdims=True)
+            spoke = which == r
+            said = keys[spoke] @ memory.W.T
+            size = np.linalg.norm(finals[spoke], axis=1, keepdims=True)
             length = np.maximum(np.linalg.norm(said, axis=1, keepdims=True), 1e-12)
-            found[rows] += self.strength * size * said / length
+            found[spoke] += self.strength * size * said / length
         return found, which
 
     def hooks(self, model: LanguageModel, batch: Batch, named: Sequence[Named]) -> dict[Site, list[Hook]]:
