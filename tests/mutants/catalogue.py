@@ -12,6 +12,7 @@ from mutants import (
     ledger,
     lm,
     lm_edit,
+    lm_teach,
     lm_where,
     measures,
     optimisers,
@@ -41,6 +42,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *embeddings.MUTANTS,
     *lm_where.MUTANTS,
     *lm_edit.MUTANTS,
+    *lm_teach.MUTANTS,
 )
 
 QUICK = (
@@ -86,6 +88,14 @@ UNTRIED: frozenset[str] = frozenset(
         "lm edits: specificity is bought with edits",
         "lm edits: C is never solved with",
         "lm edits: a file of any model is taken",
+        "lm teach: outer products do as well",
+        "lm teach: shuffled answers are right too",
+        "lm teach: foreign questions get taught answers",
+        "lm teach: gates are always open",
+        "lm teach: the keys' own covariance is left out",
+        "lm teach: names within words count",
+        "lm teach: a file of any model is taken",
+        "lm teach: judged on the half that chose the layer",
     }
 )
 """Faults that `make mutants` has not tried yet: the table says so."""

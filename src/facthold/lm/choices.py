@@ -1,5 +1,5 @@
-"""What commands and cells may ask for: which matrices of a layer are cut, how an edit is solved for, and how facts are taught. Nothing is
-computed here, so that grids can be checked without JAX."""
+"""What commands and cells may ask for: which matrices of a layer are cut, how an edit is solved for, and how facts are
+taught. Nothing is computed here, so that grids can be checked without JAX."""
 
 OF_MLP, OF_ATTENTION = ("W_gate", "W_up", "W_down"), ("W_Q", "W_K", "W_V", "W_O")
 MATRICES = {"mlp": OF_MLP, "attention": OF_ATTENTION} | {name: (name,) for name in (*OF_MLP, *OF_ATTENTION)}

@@ -14,7 +14,6 @@ from facthold.lab.fields import Count, Counts, Each, Whole
 from facthold.lm.choices import TEACHING, TEACHING_RECIPES
 from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.prompts import by_hash
-from facthold.lm.questions import held
 from facthold.lm.wordings import OTHERS, TAUGHT
 from facthold.studies.judging import all_of, at_preset
 from facthold.studies.lm.base import FETCHED, LmCell, named
@@ -25,8 +24,8 @@ SHUFFLED = "shuffled"  # the solved matrix of the same keys with each other's an
 WORDINGS = {"taught": TAUGHT[0], "other words 1": OTHERS[0], "other words 2": OTHERS[1]}
 MARKS = {"taught": "-o", "other words 1": "--s", "other words 2": ":^"}
 LEAST, AHEAD, MOST, KEPT = 0.8, 0.5, 0.05, 0.95
-"""Shares that the claims ask for: of paraphrases that are right, how far ahead of outer products, of the control, and of
-foreign questions that stay. Fixed before the figure was run."""
+"""Shares that the claim asks for: of paraphrases that are right, how far ahead of outer products, of the control, and
+of foreign questions that stay. Fixed before the figure was run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +53,7 @@ class LmTeach(LmCell):
 
     def run(self) -> Result:
         from facthold.lm import lesson
+        from facthold.lm.questions import held
         from facthold.lm.teaching import Taught, firsts, gate_layer, read, text_streams
         from facthold.lm.wordings import worded
 
@@ -121,7 +121,7 @@ class Grid:
 
     model: str
     N: Counts
-    layers: Annotated[tuple[int, ...], Each(Whole, distinct=True)] = (3, 4, 5, 6)
+    layers: Annotated[tuple[int, ...], Each(Whole, distinct=True)] = (4, 5, 6)
 
 
 PRESETS = {
@@ -231,11 +231,11 @@ def claim_cells(preset: str) -> list[Cell]:
 FIGURE = Figure(
     "lm-teach", "New facts for a frozen language model, in one matrix", "beyond the paper: its discussion",
     f"Mayors of N cities, random words, are taught to {SMOLLM2.name} (preset smoke: to a made-up model) by one matrix "
-    "from the stream at the city's last token, in an early layer, to the last stream: by outer products, the same after "
-    "whitening by a text's keys, or solved for. Where a city is named is found by its name, and a gate says whether its "
-    "mayor is asked for. Shares right end to end, in the words that were taught and in others, and of other questions "
-    "about the same cities that are answered as before; the layer is chosen on half of the cities and judged on the "
-    "other. Shuffled: the solved matrix with other cities' answers. One model.",
+    "from the stream at the city's last token, in an early layer, to the last stream: by outer products, the same "
+    "after whitening by a text's keys, or solved for. Where a city is named is found by its name, and a gate says "
+    "whether its mayor is asked for. Shares right end to end, in the words that were taught and in others, and of "
+    "other questions about the same cities that are answered as before; the layer is chosen on half of the cities and "
+    "judged on the other. Shuffled: the solved matrix with other cities' answers. One model.",
     PRESETS, cells, plot, says=says,
 )  # fmt: skip
 
