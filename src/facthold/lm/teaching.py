@@ -12,7 +12,7 @@ subject is left as it is, to the bit. The answers are in W alone.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import jax.numpy as jnp
 import numpy as np
@@ -96,12 +96,20 @@ def text_streams(model: LanguageModel, layers: Collection[int]) -> dict[int, Flo
 def answer_values(model: LanguageModel, answers: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n d"]:
     """Unit vectors along C^-1 a: a is an answer's unembedding with the last norm's gain, less the mean of all tokens,
     and C their covariance. Of all directions it lifts one token most against the others."""
-    a = np.asarray(model.U, np.float64) * np.asarray(model.g, np.float64)
-    a -= a.mean(0)
-    C = a.T @ a / len(a)
-    C += SHRINK * np.trace(C) / len(C) * np.eye(len(C))
-    v = np.linalg.solve(C, a[answers].T).T
+    mean, C = _unembeddings(model)
+    a = np.asarray(model.U[answers], np.float64) * np.asarray(model.g, np.float64) - mean
+    v = np.linalg.solve(C, a.T).T
     return v / np.linalg.norm(v, axis=1, keepdims=True)
+
+
+@lru_cache(maxsize=1)
+def _unembeddings(model: LanguageModel) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "d d"]]:
+    """Their mean and covariance, which takes seconds."""
+    a = np.asarray(model.U, np.float64) * np.asarray(model.g, np.float64)
+    mean = a.mean(0)
+    a -= mean
+    C = a.T @ a / len(a)
+    return mean, C + SHRINK * np.trace(C) / len(C) * np.eye(len(C))
 
 
 def solve(

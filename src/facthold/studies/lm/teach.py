@@ -25,7 +25,7 @@ WORDINGS = {"taught": TAUGHT[0], "other words 1": OTHERS[0], "other words 2": OT
 MARKS = {"taught": "-o", "other words 1": "--s", "other words 2": ":^"}
 LEAST, AHEAD, MOST, KEPT = 0.8, 0.5, 0.05, 0.95
 """Shares that the claim asks for: of paraphrases that are right, how far ahead of outer products, of the control, and
-of foreign questions that stay. Fixed before the figure was run."""
+of foreign questions that stay. Fixed before the figure was run, after smaller trials."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class LmTeach(LmCell):
 
     @property
     def cost(self) -> float:
-        return self.seconds(len(WORDINGS) * self.N + 400, 8)
+        return self.seconds(len(WORDINGS) * self.N * (1 + len(self.layers)) + 1500, 8)
 
     def run(self) -> Result:
         from facthold.lm import lesson
@@ -155,7 +155,7 @@ def chosen(row: Values, how: str = TEACHING) -> int:
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
-    canvas, axes = style.panels(2, width=4.6, height=3.6)
+    canvas, axes = style.panels(2, width=4.6, height=4.2)
     ordered = sorted(rows, key=lambda r: r["N"])
     counts = [r["N"] for r in ordered]
     for i, how in enumerate((*TEACHING_RECIPES, SHUFFLED)):
@@ -169,7 +169,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         ax.set(title=title, xlabel="N, facts in one matrix", xscale="log", ylim=(-0.03, 1.03))
         style.frame(ax)
     axes[0].set_ylabel("share of held subjects")
-    style.legend(axes[0])
+    style.legend_below(canvas, axes[0], 4)
     return canvas
 
 
