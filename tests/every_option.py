@@ -60,6 +60,7 @@ BASES = {
     "lm locate": ["France --answer Paris --model tiny"],
     "lm truncate": ["France --model tiny --layer 1"],
     "lm edit": ["France --answer Rome --model tiny --layer 0 --force -o new.safetensors"],
+    "lm teach": ["facts.csv --model tiny -o new.safetensors"],
 }  # fmt: skip
 """A way or more to call each command that takes numbers, which ends well within seconds."""
 

@@ -13,6 +13,7 @@ from mutants import (
     lm,
     lm_edit,
     lm_keys,
+    lm_teach,
     lm_where,
     measures,
     optimisers,
@@ -43,6 +44,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     *lm_where.MUTANTS,
     *lm_edit.MUTANTS,
     *lm_keys.MUTANTS,
+    *lm_teach.MUTANTS,
 )
 
 QUICK = (
@@ -94,6 +96,14 @@ UNTRIED: frozenset[str] = frozenset(
         "real embeddings: streams at the first token",
         "real embeddings: any matrix of what is not separated",
         "real embeddings: one layer that fails is outvoted",
+        "lm teach: outer products do as well",
+        "lm teach: shuffled answers are right too",
+        "lm teach: foreign questions get taught answers",
+        "lm teach: gates are always open",
+        "lm teach: the keys' own covariance is left out",
+        "lm teach: names within words count",
+        "lm teach: a file of any model is taken",
+        "lm teach: judged on the half that chose the layer",
     }
 )
 """Faults that `make mutants` has not tried yet: the table says so."""

@@ -233,3 +233,19 @@ def edits_lost(row: Row) -> Row:
     found = row["single"]["neighbours"]
     lost = [one * ((i // 2) % 2) for i, one in enumerate(found["efficacy"])]
     return row | {"single": row["single"] | {"neighbours": found | {"efficacy": lost}}}
+
+
+def outer_as_solved(row: Row) -> Row:
+    """Outer products say what the solved matrix says."""
+    return row | {"right": row["right"] | {"outer": row["right"]["solved"]}}
+
+
+def shuffled_as_solved(row: Row) -> Row:
+    """A matrix with other subjects' answers is right as well."""
+    return row | {"right": row["right"] | {"shuffled": row["right"]["solved"]}}
+
+
+def foreign_answered(row: Row) -> Row:
+    """Every other foreign question gets another answer than before."""
+    lost = lambda hits: "".join(hit if i % 2 else "0" for i, hit in enumerate(hits))  # noqa: E731
+    return row | {"kept": {how: [lost(hits) for hits in layers] for how, layers in row["kept"].items()}}

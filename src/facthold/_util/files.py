@@ -18,7 +18,7 @@ from facthold._util.errors import FactholdError
 
 MODEL, STORE, PARQUET, GIF, PNG = "a model", "a store of results", "a Parquet file", "a GIF", "a PNG picture"
 OF_FACTS, OF_TEXT, OF_MAP = f"{MODEL} of facts", f"{MODEL} of a text", f"{MODEL} of associations"
-OF_EDITS = f"{MODEL} of a language model's edits"
+OF_EDITS, OF_TEACHING = f"{MODEL} of a language model's edits", f"{MODEL} of what a language model was taught"
 SVG, PAGE, TEXT, GGUF = "an SVG picture", "a report", "text", "a language model"
 TABLE, TABBED, JSON, FOLDER = "a table", "a tab-separated table", "JSON", "a folder"
 EMPTY, OTHER = "empty", "a file that facthold does not write"
@@ -39,6 +39,7 @@ KINDS = {
     "Transformer": OF_FACTS,
     "CausalTransformer": OF_TEXT,
     "LmEdits": OF_EDITS,
+    "LmTaught": OF_TEACHING,
 }  # of models by their class; any other is a memory
 FIRST_KEY = re.compile(r'[\[{\s]*"((?:[^"\\]|\\.)*)"\s*:')  # of JSON: of the object that it is, or of the first in it
 GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen

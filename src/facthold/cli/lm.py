@@ -80,6 +80,9 @@ def ask(
     edits: Annotated[
         Path | None, o.named("--edits", "Edits of the model, as facthold lm edit has written them.")
     ] = None,
+    taught: Annotated[
+        Path | None, o.named("--taught", "Facts that the model was taught, as facthold lm teach has written them.")
+    ] = None,
     model: Model = None,
     json: o.Json = False,
 ) -> None:
@@ -98,7 +101,16 @@ def ask(
     asked = list(prompts or ()) if file is None else _lines(file)
     from facthold.lm.asking import ask as ask_model
 
-    found = ask_model(opened(model, edits), asked, top)
+    if taught is not None and edits is not None:
+        raise ValueError(f"--taught {taught} does not go with --edits {edits}: it was taught to the model without them")
+    language_model = opened(model, edits)
+    if taught is None:
+        found = ask_model(language_model, asked, top)
+    else:
+        from facthold.lm.taught_file import load_taught
+
+        facts = load_taught(taught, name_of(model), language_model.config)
+        found = ask_model(language_model, asked, top, taught=facts)
     if json:
         return print_json([one.as_json() for one in found])
     for one in found:
@@ -218,4 +230,4 @@ def _sum(parts: "Sequence[Part]") -> float:
 
 
 # Commands of `facthold lm` that stand in files of their own
-from facthold.cli import lm_edit  # noqa: E402, F401
+from facthold.cli import lm_edit, lm_teach  # noqa: E402, F401

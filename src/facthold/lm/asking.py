@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
 from facthold.lm.model import LanguageModel, batches
+
+if TYPE_CHECKING:
+    from facthold.lm.teaching import Taught
 
 TOP = 5
 
@@ -33,14 +36,17 @@ class Continued:
         return asdict(self)
 
 
-def ask(model: LanguageModel, prompts: Sequence[str], top: int = TOP) -> list[Continued]:
-    """The ``top`` next tokens of each prompt."""
+def ask(
+    model: LanguageModel, prompts: Sequence[str], top: int = TOP, *, taught: "Taught | None" = None
+) -> list[Continued]:
+    """The ``top`` next tokens of each prompt, perhaps with what the model was taught."""
     if not 1 <= top <= model.config.V:
         raise ValueError(f"top={top} must be from 1 to {model.config.V}, the number of tokens")
     tokens = [model.encode(prompt) for prompt in prompts]
     found: dict[int, Continued] = {}
     for places, batch in batches(tokens):
-        logits = model.run(batch).logits
+        named = [taught.named(model, prompts[i]) for i in places] if taught else []
+        logits = model.run(batch, hooks=taught.hooks(model, batch, named) if taught else None).logits
         for i, row, shares in zip(places, np.asarray(logits), np.asarray(jax.nn.softmax(logits)), strict=True):
             best = np.argsort(-row, kind="stable")[:top]
             nexts = (Next(model.tokeniser.decode([t]), float(shares[t]), float(row[t])) for t in best)
