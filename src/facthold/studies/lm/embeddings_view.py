@@ -40,7 +40,12 @@ def _draw(axes: "Axes", rows: Sequence[Values], method: str, title: str) -> None
         found = [(r, r["found"][source][method]) for r in rows]
         beyond = [(r["layer"], at_least_found(N, r["offered"])) for r, N in found if spread(N) is None]
         style.points(axes, beyond, i, marker="^", ls="none", label=f"{SOURCES[source]}: at least so many")
-    axes.set(title=title, xlabel="layer whose stream is the key", ylabel="N of which 99% are recalled", yscale="log")
+    axes.set(title=title, xlabel="layer whose stream is the key", ylabel="N of which 99% are recalled")
+    axes.set_xticks([r["layer"] for r in rows])
+    if method == ANY:
+        axes.set_ylim(bottom=0)
+    else:
+        axes.set_yscale("log")
     style.frame(axes)
 
 
