@@ -26,6 +26,7 @@ from facthold.models.saving import save_model
 LONGEST = 40  # seconds of its own that a command may take here
 AS_TEXT = {("plan", name) for name in ("subjects", "relations", "answers")}  # numbers that are not typed as such
 FACTS = "subject,relation,answer\na,r,1\nb,r,2\na,q,3\nb,q,4\n"
+CAPITALS = "subject,relation,answer\nFrance,capital,Rome\nSpain,capital,Lima\n"
 LETTERS = "abracadabra, abraham, macabre bar\n"  # no nan and no inf can be drawn from its pairs
 TABLE = "-S 2 -R 2 -D 2 -T 8"
 BASES = {
@@ -60,7 +61,7 @@ BASES = {
     "lm locate": ["France --answer Paris --model tiny"],
     "lm truncate": ["France --model tiny --layer 1"],
     "lm edit": ["France --answer Rome --model tiny --layer 0 --force -o new.safetensors"],
-    "lm teach": ["facts.csv --model tiny -o new.safetensors"],
+    "lm teach": ["capitals.csv --model tiny -o new.safetensors"],
 }  # fmt: skip
 """A way or more to call each command that takes numbers, which ends well within seconds."""
 
@@ -150,7 +151,8 @@ def files() -> dict[str, bytes]:
         Store(Path(folder) / "kept.sqlite").close()
         store = (Path(folder) / "kept.sqlite").read_bytes()
     return {
-        "facts.csv": FACTS.encode(), "questions.csv": b"subject,relation\nFrance,capital\n",
+        "facts.csv": FACTS.encode(), "capitals.csv": CAPITALS.encode(),
+        "questions.csv": b"subject,relation\nFrance,capital\n",
         "text.txt": LETTERS.encode(), "model.safetensors": model, "memory.safetensors": memory, "kept.sqlite": store,
     }  # fmt: skip
 
