@@ -130,7 +130,7 @@ def test_judging_is_what_asking_gives(model: LanguageModel, lesson: tuple[Taught
 def test_the_subject_that_was_named_last_counts_and_of_two_names_the_longer(model: LanguageModel) -> None:
     d = model.config.d
     memory = Memory("capital", np.eye(d, dtype=np.float32), Gate(np.zeros(d), 1.0), ("France", "Spain", "France and"))
-    named = Taught(0, (memory,)).named(model, "Spain with France and Spain is Francelike, of France")
+    named = Taught(0, (memory,)).named(model, "Spain with France and Spain is Francelike, of unSpain or France")
     assert [name for _, name in named] == ["Spain", "France and", "Spain", "France"]
     assert [place for place, _ in named] == sorted(place for place, _ in named)
 

@@ -1,5 +1,5 @@
 """The words in which a language model is taught facts, asked for them, and asked for something else. Those that teach
-and those that judge are apart; all were written down before the judging ones were tried."""
+and those that judge are apart; but the gates' layer and ridge were chosen in trials that had some of both."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
