@@ -435,7 +435,7 @@ def test_plain_lines_tell_outcomes_and_facts(capsys: pytest.CaptureFixture[str])
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "test: 2 cells to compute; about 2.0 s"
     assert lines[1].startswith("[1/2] sleeping 1: done (0.0 s); about ")
-    assert lines[2] == "  most so far at n%2=1: 1 facts at the accuracy asked for, 10 parameters"
+    assert lines[2] == "  most so far at n%2=1: 1 fact at the accuracy asked for, 10 parameters"
     assert lines[-2:] == ["facts found:", "  n%2=1: 3 facts at the accuracy asked for, 30 parameters"]
     with CellProgress("test") as progress:
         progress.begin(Tally([]), 1)
