@@ -9,7 +9,7 @@ import pytest
 
 import known
 from facthold._util.errors import FactholdError
-from facthold.knowledge.locate import DIRECT, locate_all
+from facthold.knowledge.locate import DIRECT, TIE, locate_all
 from facthold.knowledge.model import Model
 from facthold.models.forward import Forward, table_prompts
 from facthold.models.judge import judge_table
@@ -74,6 +74,24 @@ def test_without_its_direct_path_a_model_is_its_mlp() -> None:
     own = scores[rows, problem.table.answers]
     scores[rows, problem.table.answers] = -np.inf
     np.testing.assert_allclose(found.ablated[:, c], own - scores.max(axis=1), atol=1e-9)
+
+
+def test_a_tie_is_not_what_the_model_says() -> None:
+    """Without the direct path nothing is left where no neuron is on: all scores are zero."""
+    model, problem = known.random_model()
+    off = eqx.tree_at(lambda m: m.mlp.b, model, jnp.full_like(model.mlp.b, -1e6))
+    facts = Model(off, problem)
+    found = locate_all(facts)
+    c, recalled = found.components.index(DIRECT), judge_table(off, problem).recalled
+    assert recalled.any()
+    np.testing.assert_array_equal(found.ablated[:, c], 0)
+    assert found.changed[recalled, c].all()
+    row = int(np.flatnonzero(recalled)[0])
+    table = problem.table
+    location = facts.locate(int(table.subjects[row]), int(table.relations[row]))
+    (part,) = [part for part in location.parts if part.name == DIRECT]
+    assert part.changed
+    assert part.says == TIE
 
 
 @pytest.mark.parametrize("which", ["built", "numbers", "attention alone"])

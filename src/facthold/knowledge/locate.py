@@ -25,6 +25,7 @@ from facthold.models.forward import Forward, States, Vectors, table_prompts
 from facthold.models.judge import NONE, Verdicts, joined, judge_outputs
 
 DIRECT, MLP = "direct path", "MLP"
+TIE = "nothing: outputs are equal"
 NEURONS = 5  # neurons that are named
 NAMED = 3  # heads that a sentence names
 
@@ -160,7 +161,7 @@ def locate(known: Model, subject: Name, relation: Name, *, seed: int = 0) -> Loc
     s, r = known.table.subjects[rows], known.table.relations[rows]
     tokens = table_prompts(known.problem, rows, seed=seed)[0]
     states = known.forward.states(tokens)
-    found, without = _locate(known.forward, states, rows)
+    found, whole, without = _locate(known.forward, states, rows)
     g = known.forward.U[found.right[0]].astype(np.float64) - known.forward.U[found.rival[0]]
     by_neuron = states.hidden[0] * (known.forward.V @ g)
     top = np.argsort(-np.abs(by_neuron))[:NEURONS]
@@ -174,7 +175,7 @@ def locate(known: Model, subject: Name, relation: Name, *, seed: int = 0) -> Loc
             through=float(found.through[0, c]) if c < H else None,
             attends=looks[c] if c < H else "",
             ablated=float(found.ablated[0, c]),
-            says=known.output_name(int(without[c].said[0])),
+            says=TIE if _tied(whole, without[c])[0] else known.output_name(int(without[c].said[0])),
             changed=bool(found.changed[0, c]),
         )
         for c in found.order[0]
@@ -186,7 +187,7 @@ def locate(known: Model, subject: Name, relation: Name, *, seed: int = 0) -> Loc
     )  # fmt: skip
 
 
-def _locate(forward: Forward, states: States, rows: Int[np.ndarray, " n"]) -> tuple[Located, list[Verdicts]]:
+def _locate(forward: Forward, states: States, rows: Int[np.ndarray, " n"]) -> tuple[Located, Verdicts, list[Verdicts]]:
     whole = judge_outputs(forward, states.F, rows)
     if (whole.rival == NONE).any():
         raise FactholdError("the model has no output but the right answers, so that there is no margin to take apart")
@@ -212,9 +213,15 @@ def _locate(forward: Forward, states: States, rows: Int[np.ndarray, " n"]) -> tu
         through=through, bias=bias, mlp=mlp,
         contributions=np.stack([*(direct + through).T, *(paths if has_mlp else [])], axis=1),
         ablated=np.stack([verdicts.margin for verdicts in without], axis=1),
-        changed=np.stack([verdicts.said != whole.said for verdicts in without], axis=1),
+        changed=np.stack([(verdicts.said != whole.said) | _tied(whole, verdicts) for verdicts in without], axis=1),
     )  # fmt: skip
-    return found, without
+    return found, whole, without
+
+
+def _tied(whole: Verdicts, without: Verdicts) -> Bool[np.ndarray, " n"]:
+    """Facts that the whole model says and that no longer are above all others, though none is above them: where nothing
+    is left all scores are zero, and a tie is no answer."""
+    return whole.recalled & (without.said == whole.said) & ~without.recalled
 
 
 def _ablated(forward: Forward, states: States, written: Float[np.ndarray, "n H d"]) -> Iterator[Vectors]:
