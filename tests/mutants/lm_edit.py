@@ -32,7 +32,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     ),
     Mutant(
         "lm edits: a file of any model is taken",
-        "lm/edits_file.py",
+        "lm/own_files.py",
         'if about.get("of") != model:',
         "if False:",
         tests=("lm/test_editing.py::test_a_file_of_another_model_or_a_damaged_one_is_refused",),

@@ -32,7 +32,7 @@ MUTANTS: tuple[AnyMutant, ...] = (
     ),
     Mutant(
         "lm teach: a file of any model is taken",
-        "lm/taught_file.py",
+        "lm/own_files.py",
         'if about.get("of") != model:',
         "if False:",
         tests=(f"{TEACHING}the_file_holds_it_and_a_damaged_one_or_that_of_another_model_is_refused",),

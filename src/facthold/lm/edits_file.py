@@ -10,12 +10,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from facthold._util.errors import FactholdError, shorten
+from facthold._util.errors import FactholdError
 from facthold._util.files import OF_EDITS, writing
-from facthold._util.tensors import read_tensors, tensors_as_bytes
+from facthold._util.tensors import tensors_as_bytes
 from facthold.lm.editing import Changed, Edit
-from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.model import LanguageModel
+from facthold.lm.own_files import read_own
 
 CLASS = "LmEdits"
 NAME = re.compile(r"layers\.(\d{1,6})\.(\w+)")
@@ -41,17 +41,7 @@ def save_edits(path: Path, model: str, made: Sequence[Mapping[str, Any] | Edit],
 
 def load_edits(path: Path, model: str) -> Edits:
     """The edits in a file, which must be of this model."""
-    if not path.is_file():
-        raise FactholdError(f"no such file of edits: {path}")
-    arrays, about = read_tensors(path)
-    if about.get("model") != CLASS:
-        raise FactholdError(f"{path} holds no edits of a language model; give a file that facthold lm edit has written")
-    if about.get("of") != model:
-        of = str(about.get("of"))
-        way = {TINY: f"give --model {TINY}", SMOLLM2.sha256: "leave --model out"}.get(of, "give --model FILE")
-        raise FactholdError(
-            f"{path} is of another model: of {shorten(of, 16)}, and this one is {shorten(model, 16)}; {way}"
-        )
+    arrays, about = read_own(path, model, CLASS, "edits", "lm edit")
     names = {name: NAME.fullmatch(name) for name in arrays}
     if not all(names.values()) or not isinstance(about.get("edits"), list):
         raise FactholdError(f"{path} has parts missing or wrong; make the edits again")

@@ -24,10 +24,15 @@ def names_for(model: str) -> list[str]:
         whole = [*SUBJECTS, *FILLING, *(answer for _, _, answer in ROWS)]
         found = {word[:i] for word in whole for i in range(1, len(word) + 1)}
     else:
-        from facthold.facts.real import AIRPORTS
-
-        found = {name for _, _, name in AIRPORTS.facts(["city"]) if name.isascii() and 3 < len(name) < LONGEST}
+        found = {name for name in cities() if 3 < len(name) < LONGEST}
     return sorted(found, key=by_hash)
+
+
+def cities() -> set[str]:
+    """Names of cities with an airport, in ASCII."""
+    from facthold.facts.real import AIRPORTS
+
+    return {name for _, _, name in AIRPORTS.facts(["city"]) if name.isascii()}
 
 
 def streams(model: LanguageModel, names: Sequence[str], layer: int) -> Float[np.ndarray, "n d"]:

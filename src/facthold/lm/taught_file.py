@@ -5,10 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from facthold._util.errors import FactholdError, shorten
+from facthold._util.errors import FactholdError
 from facthold._util.files import OF_TEACHING, writing
-from facthold._util.tensors import read_tensors, tensors_as_bytes
+from facthold._util.tensors import tensors_as_bytes
 from facthold.lm.gguf import Config
+from facthold.lm.own_files import read_own
 from facthold.lm.teaching import Gate, Memory, Taught
 
 CLASS = "LmTaught"
@@ -30,14 +31,7 @@ def save_taught(path: Path, model: str, taught: Taught) -> Path:
 
 def load_taught(path: Path, model: str, config: Config | None = None) -> Taught:
     """What a file holds, which must be of this model; with its ``config`` the sizes are checked too."""
-    if not path.is_file():
-        raise FactholdError(f"no such file of taught facts: {path}")
-    arrays, about = read_tensors(path)
-    if about.get("model") != CLASS:
-        raise FactholdError(f"{path} holds nothing that was taught; give a file that facthold lm teach has written")
-    if about.get("of") != model:
-        of, here = shorten(str(about.get("of")), 16), shorten(model, 16)
-        raise FactholdError(f"{path} is of another model: of {of}, and this one is {here}; give --model FILE")
+    arrays, about = read_own(path, model, CLASS, "taught facts", "lm teach")
     try:
         memories = []
         for i, (relation, subjects) in enumerate(about["relations"]):

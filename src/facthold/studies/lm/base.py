@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.memory import Parts
-from facthold.facts.real import COUNTRIES
+from facthold.facts.real import COUNTRIES, Source
 from facthold.facts.table import Row
 from facthold.lab import Cell
 from facthold.lab.fields import OneOf
@@ -27,6 +27,7 @@ class LmCell(Cell):
     """A cell about one language model and the facts that it is asked for."""
 
     counts_no_facts: ClassVar[str] = "what a language model knows was not put into it here"
+    source: ClassVar[Source] = COUNTRIES  # of the real facts or names that it reads
 
     model: str = TINY  # 'tiny', or the SHA-256 of a GGUF file
 
@@ -40,8 +41,8 @@ class LmCell(Cell):
         """The fields, and the versions of the packages that real facts are read from."""
         if self.model == TINY:
             return super().spec
-        COUNTRIES.check_installed()
-        return super().spec | {"versions": COUNTRIES.versions}
+        self.source.check_installed()
+        return super().spec | {"versions": self.source.versions}
 
     @property
     def missing(self) -> str:

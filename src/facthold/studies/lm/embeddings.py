@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from facthold._util.memory import Parts, bytes_of
-from facthold.facts.real import AIRPORTS
+from facthold.facts.real import AIRPORTS, Source
 from facthold.lab import Cell, Result
 from facthold.lab.fields import Between, Count, Counts, Seeds, Tolerance
 from facthold.lm.fetch import TINY
@@ -36,19 +36,13 @@ class LmKeys(LmCell):
     ``sub`` random directions of the d. Seeds draw the order of names and tokens."""
 
     kind: ClassVar[str] = "lm-keys"
+    source: ClassVar[Source] = AIRPORTS
 
     layer: Annotated[int, Between(least=1)]
     names: Count
     sub: Annotated[int, Between(least=4)]
     seeds: Seeds
     tolerance: Tolerance = 0.03
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        if self.model == TINY:
-            return super().spec
-        AIRPORTS.check_installed()
-        return super().spec | {"names_from": AIRPORTS.versions}
 
     @property
     def cost(self) -> float:

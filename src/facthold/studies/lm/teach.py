@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from facthold.facts.real import AIRPORTS, Source
 from facthold.facts.table import Row
 from facthold.lab import Cell, Claim, Figure, Judgement, Result, Values, style
 from facthold.lab.claim import at_least, at_most
@@ -33,19 +34,10 @@ class LmTeach(LmCell):
     """N facts taught by each recipe, with keys from each layer; asked in one run."""
 
     kind: ClassVar[str] = "lm-teach"
+    source: ClassVar[Source] = AIRPORTS  # names of cities
 
     N: Count
     layers: Annotated[tuple[int, ...], Each(Whole, distinct=True)]
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """Names of cities come from another package than those of countries."""
-        if self.model == TINY:
-            return super().spec
-        from facthold.facts.real import AIRPORTS
-
-        AIRPORTS.check_installed()
-        return super().spec | {"versions": AIRPORTS.versions}
 
     @property
     def cost(self) -> float:
@@ -97,13 +89,11 @@ def drawn_facts(name: str, n: int, model: Any) -> list[Row]:
 
         subjects, words = SUBJECTS, sorted({a for _, _, a in ROWS})
     else:
-        from facthold.facts.real import AIRPORTS
+        from facthold.lm import keys
 
-        cities = {a for _, _, a in AIRPORTS.facts(["city"])}
-        subjects = [c for c in cities if c.isascii() and c.replace(" ", "").isalpha()]
-        texts = (model.tokeniser.decode([t]) for t in range(model.config.V))
-        words = [t[1:] for t in texts if t[:1] == " " and len(t) > 3 and t[1:].isascii() and t[1:].isalpha()]
-        words = sorted({word for word in words if word[0].isupper()})
+        subjects = [c for c in keys.cities() if c.replace(" ", "").isalpha()]
+        words = [model.tokeniser.decode([token])[1:] for token in keys.words(model)]
+        words = sorted({word for word in words if len(word) > 2 and word.isascii() and word[0].isupper()})
     found = list[Row]()
     for subject in sorted(subjects, key=by_hash):
         prompts = [worded(words_, subject, RELATION) for words_ in WORDINGS.values()]
