@@ -60,9 +60,9 @@ def edit(
 ) -> None:
     """Give a fact another answer, add one or forget one, without training (in float64).
 
-    It is a change of rank one in the last linear map, which adds no parameter; where other facts would be lost by that,
-    the fact gets a neuron of its own, or four: the first line says which. Where the model says the answer already, no
-    weight changes, and the model is written as it is. What holds is judged over the whole vocabulary, unless the model
+    It is a change of rank one in the last linear map, which adds no parameter; where other facts would be lost by that
+    and fewer are with a neuron of its own, or four, the fact gets these: the first line says which. Where the model
+    says the answer already, no weight changes, and the model is written as it is. What holds is judged over the whole vocabulary, unless the model
     was made for the answers alone. For a new relation, build the model again.
     """
     if add and forget:
