@@ -62,8 +62,8 @@ def edit(
 
     It is a change of rank one in the last linear map, which adds no parameter; where other facts would be lost by that
     and fewer are with a neuron of its own, or four, the fact gets these: the first line says which. Where the model
-    says the answer already, no weight changes, and the model is written as it is. What holds is judged over the whole vocabulary, unless the model
-    was made for the answers alone. For a new relation, build the model again.
+    says the answer already, no weight changes, and the model is written as it is. What holds is judged over
+    the whole vocabulary, unless the model was made for the answers alone. For a new relation, build the model again.
     """
     if add and forget:
         raise ValueError("take one of --add and --forget")
