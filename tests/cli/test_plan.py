@@ -194,3 +194,11 @@ def test_numbers_are_said_in_units_that_suit_them() -> None:
     assert times_text(Interval(2.0, 3.04, 4.0)) == "3 s (2-4)"
     assert times_text(Interval(60.0, 300.0, 6000.0)) == "5 min (1-100)"
     assert times_text(Interval(1.0, 1e30, 1e40)) == "> 1,000 years"
+
+
+def test_further_right_answers_are_said_to_be_among_the_answers(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("subject,relation,answer\nFrance,capital,Paris\nFrance,capital,Lyon\nSpain,capital,Madrid\n")
+    _, out, _ = run("plan", "--facts", str(path), "--on-conflict", "all")
+    assert "3 in all, 1 further right one among them" in " ".join(out.split())
+    assert "further right" not in run("plan", "--facts", str(path), "--on-conflict", "first")[1]

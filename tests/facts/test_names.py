@@ -38,3 +38,9 @@ def test_names_that_only_look_alike_are_two(one: str, other: str) -> None:
 def test_a_folded_name_stays_as_it_is() -> None:
     for name in (name for pair in (*ONE, *TWO) for name in pair):
         assert fold(fold(name)) == fold(name)
+
+
+def test_a_name_that_shares_few_letters_is_not_suggested() -> None:
+    names = Names("subject", ["Zealand", "Thailand", "France"])
+    assert names.near("Atlantis") == []
+    assert names.near("Frnace") == ["France"]

@@ -5,7 +5,7 @@ import pytest
 from facthold._util.errors import FactholdError
 from facthold.lm.gguf import Vocabulary
 from facthold.lm.tiny import BEGIN, vocabulary
-from facthold.lm.tokeniser import SPLITS, Tokeniser
+from facthold.lm.tokeniser import BYTES, SPLITS, Tokeniser
 
 TEXTS = [
     "The capital of France is",
@@ -42,3 +42,14 @@ def test_a_vocabulary_that_cannot_be_used_is_refused() -> None:
         Tokeniser(Vocabulary(**words | {"before": "qwen2"}))
     with pytest.raises(FactholdError, match="vocabulary cannot be used"):
         Tokeniser(Vocabulary(**words | {"merges": ["Ġ X!Y"]}))
+
+
+def test_a_token_that_is_a_part_of_a_letter_is_shown_as_its_bytes() -> None:
+    words = vars(vocabulary())
+    parts = ["Ġæ", "å\u0132", "\N{REPLACEMENT CHARACTER}"]  # 0x20 0xe6, 0xe5 0x90, and one that stands for itself
+    tokeniser = Tokeniser(Vocabulary(**words | {"tokens": [*words["tokens"], *parts]}))
+    n = len(words["tokens"])
+    assert [tokeniser.shown(n + i) for i in range(3)] == [" \\xe6", "\\xe5\\x90", "\N{REPLACEMENT CHARACTER}"]
+    assert tokeniser.shown(tokeniser.first("Paris")) == " Paris"
+    assert len(BYTES) == len(set(BYTES.values())) == 256
+    assert all("é".encode()[i] == BYTES[letter] for i, letter in enumerate("Ã©"))

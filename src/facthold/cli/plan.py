@@ -69,12 +69,21 @@ def plan(
         _say(made, table, given_bits, file)
 
 
+def _of_a_table(table: FactTable | None) -> str:
+    """How answers were counted."""
+    if table is None:
+        return ""
+    further = len(table.also)
+    more = f", {_counted(further, 'further right one')} among them" if further else ""
+    return f" (2^(mean log2 A_r), {table.A} in all{more})"
+
+
 def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: str | None) -> None:
     """The plan in words and a table."""
     q = made.question
     paragraph(
         f"{_counted(q.facts, 'fact')}: {_counted(q.S, 'subject')}, {_counted(q.R, 'relation')}, "
-        f"{_counted(q.D, 'answer')} each" + ("" if table is None else f" (2^(mean log2 A_r), {table.A} in all)")
+        f"{_counted(q.D, 'answer')} each" + _of_a_table(table)
     )
     if made.at_chance:
         return paragraph(

@@ -206,7 +206,7 @@ class Names:
         pairs = _pairs(fold(name))
         likeness = {k: len(pairs & known) / (len(pairs) + len(known)) for k, known in self._letter_pairs.items()}
         alike = sorted(likeness, key=lambda known: -likeness[known])[:NEAR]
-        close = difflib.get_close_matches(fold(name), alike, n=n, cutoff=0.5)
+        close = difflib.get_close_matches(fold(name), alike, n=n, cutoff=0.6)
         return [self.names[self._folded[known][0]] for known in close]
 
     @cached_property

@@ -49,6 +49,6 @@ def ask(
         logits = model.run(batch, hooks=taught.hooks(model, batch, named) if taught else None).logits
         for i, row, shares in zip(places, np.asarray(logits), np.asarray(jax.nn.softmax(logits)), strict=True):
             best = np.argsort(-row, kind="stable")[:top]
-            nexts = (Next(model.tokeniser.decode([t]), float(shares[t]), float(row[t])) for t in best)
+            nexts = (Next(model.tokeniser.shown(int(t)), float(shares[t]), float(row[t])) for t in best)
             found[int(i)] = Continued(prompts[i], len(tokens[i]), tuple(nexts))
     return [found[i] for i in range(len(prompts))]

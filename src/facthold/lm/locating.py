@@ -67,7 +67,8 @@ def one_token(model: LanguageModel, name: str, text: str) -> int:
         raise ValueError(f"{name}={text!r} is empty; give a word")
     if len(tokens) > 1:
         first = model.tokeniser.decode(tokens[:1]).strip()
-        way = f"; answers are judged by their first one: give {first!r}" if first else ""
+        whole = first and "\N{REPLACEMENT CHARACTER}" not in first
+        way = f"; answers are judged by their first one: give {first!r}" if whole else ""
         raise ValueError(f"{name}={text!r} is not one token of the model but {len(tokens)}{way}")
     return tokens[0]
 
@@ -151,5 +152,5 @@ def _ablated(model: LanguageModel, later: Later, part: Part, own: int, rivals: n
 
 def _text(model: LanguageModel, token: int) -> str:
     """A token as words have it; one that is nothing but white space as it is."""
-    text = model.tokeniser.decode([token])
+    text = model.tokeniser.shown(token)
     return text.strip() or repr(text)

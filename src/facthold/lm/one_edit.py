@@ -110,7 +110,7 @@ def edit_once(
             best = score, at, after
     assert best is not None
     (took, _), at, after = best
-    old, now = (model.tokeniser.decode([t]).strip() for t in (before[0][0], said(after, 0)[0]))
+    old, now = (model.tokeniser.shown(int(t)).strip() for t in (before[0][0], said(after, 0)[0]))
     kept = int((said(after, 2) == before[2]).sum())
     costs = text_perplexity(model), text_perplexity(after)
     return Done(made, at, old, now, took, kept, len(judged), *costs, changes(model, after))

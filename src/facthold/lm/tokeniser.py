@@ -14,6 +14,17 @@ LLAMA3 = (  # the pattern of Llama 3
 SPLITS = ("smollm", "gpt-2", "default", "llama-bpe")  # how a text is split before its merges, by the names of GGUF
 
 
+def _byte_letters() -> dict[str, int]:
+    """The letters that stand for bytes in a byte-level vocabulary: itself where it can be printed, else the next of
+    those from 256 on."""
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(others)}
+
+
+BYTES = _byte_letters()
+
+
 class Tokeniser:
     """From texts to tokens and back. A prompt begins with ``begin``; what looks like <|im_start|> is plain text."""
 
@@ -32,6 +43,7 @@ class Tokeniser:
         self._library.pre_tokenizer = _splitter(tokenizers.pre_tokenizers, tokenizers, before)
         self._library.decoder = tokenizers.decoders.ByteLevel()
         self.begin = vocabulary.begin
+        self._tokens = vocabulary.tokens
 
     def encode(self, text: str, *, begin: bool = True) -> list[int]:
         """The tokens of a prompt, or with ``begin=False`` of a part of a text."""
@@ -40,6 +52,13 @@ class Tokeniser:
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of tokens. A character whose bytes are in several tokens is there when all of them are."""
         return self._library.decode([int(t) for t in tokens], skip_special_tokens=False)
+
+    def shown(self, token: int) -> str:
+        """The text of one token, to be read by people: bytes that are a part of a letter as \\xe6."""
+        text, letters = self.decode([token]), self._tokens[token]
+        if "\N{REPLACEMENT CHARACTER}" not in text or not BYTES.keys() >= set(letters):
+            return text
+        return bytes(BYTES[letter] for letter in letters).decode("utf-8", "backslashreplace")
 
     def first(self, answer: str) -> int:
         """The first token of an answer, as it goes on after a prompt: with a space before it."""
