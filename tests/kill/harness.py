@@ -42,7 +42,8 @@ WAYS = tuple(ENDINGS)  # to be stopped, and what becomes of it: the exit code, a
 LOOK = 0.004  # seconds between two looks at a folder
 OLD = b"old"  # at the end of an output from before, so that it is told from the new one
 STORE = "store.sqlite"
-PASSING = re.compile(rb"\d{4}-\d\d-\d\dT[\d:+]+|[\d.]+ (ms|s|min|h)\b|\"seconds\": [\d.e-]+")  # dates and times
+TIME = rb"[\d.]+ (?:ms|s|min|h)\b"
+PASSING = re.compile(rb"\d{4}-\d\d-\d\dT[\d:+]+|%b(?: %b)*|\"seconds\": [\d.e-]+" % (TIME, TIME))  # dates and times
 
 GRID = "[fig1]\nlinear_d = [6, 7]\nmlp_sizes = [[6, 6]]\nn_seeds = 1\ntolerance = 0.3\n"
 FACTS = [(f"land{s}", r, f"{r}{(s * 7 + 3) % n}") for s in range(12) for r, n in (("capital", 12), ("region", 4))]

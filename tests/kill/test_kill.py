@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kill.disk import no_disk, small_disk
-from kill.harness import FULL, JOBS, WAYS, Undisturbed, is_part, trial, undisturbed, why_not
+from kill.harness import FULL, JOBS, WAYS, Undisturbed, essence, is_part, trial, undisturbed, why_not
 
 SEEDS = 40  # moments of which one must be in the middle: on a busy machine many are before or after it
 
@@ -63,6 +63,15 @@ def test_a_small_disk_is_full_for_who_runs_on_it_until_there_is_room(tmp_path: P
         assert write(10_000).returncode == 0
         disk.make_room()
         assert write(100_000).returncode == 0
+
+
+def test_a_page_is_the_same_however_long_its_cells_took(tmp_path: Path) -> None:
+    def essence_of(words: str) -> object:
+        (tmp_path / "page.html").write_text(words)
+        return essence(tmp_path / "page.html")
+
+    assert essence_of("12 cells, 58.1 s in all") == essence_of("12 cells, 1 min 4 s in all")
+    assert essence_of("12 cells, 2 h 3 min in all") != essence_of("13 cells, 2 h 3 min in all")
 
 
 def test_what_watch_keeps_of_a_run_is_told_from_half_a_file(tmp_path: Path) -> None:
