@@ -20,7 +20,7 @@ from facthold.train.streams import LearnStream, samples
 DATA = HeavyTailed(N=12, M=4, alpha=1.0)
 KEYS = [derive("test stream", seed) for seed in range(3)]
 CASES = [(rule, batch, norm) for rule in RULES for batch in (1, 5, 40) for norm in (False, True)]
-CASES = [(rule, batch, norm) for rule, batch, norm in CASES if has_closed_form(rule, norm)]
+CASES = [(rule, batch, norm) for rule, batch, norm in CASES if has_closed_form(rule, norm, DATA.M, 6)]
 
 
 def worlds(d: int, n: int, data: HeavyTailed = DATA) -> Worlds:
@@ -123,5 +123,9 @@ def test_what_cannot_be_trained_says_why() -> None:
         train(given, "sgd", [1.0], 5, [30])
     with pytest.raises(ValueError, match="unknown rule 'adam'"):
         train(given, "adam", [1.0], 5, [20])
-    with pytest.raises(ValueError, match="norm has no closed form"):
+    with pytest.raises(ValueError, match=r"'muon' has no closed form for normalised outputs; train.engine has it"):
         train(given, "muon", [1.0], 5, [20], norm=True)
+    with pytest.raises(ValueError, match=r"'muon' has no closed form for M=4 outputs in d=3; train.engine has it"):
+        train(worlds(3, 20), "muon", [1.0], 5, [20])
+    with pytest.raises(ValueError, match=r"lrs=0.0 must be above 0"):
+        train(given, "sgd", [1.0, 0.0], 5, [20])

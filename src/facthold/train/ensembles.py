@@ -59,9 +59,10 @@ class Trained(NamedTuple):
     raw: Float[np.ndarray, "w l N M"]
 
 
-def has_closed_form(rule: str, norm: bool) -> bool:
-    """Whether `train` has this optimiser; the engine has all."""
-    return rule in RULES and not (rule == "muon" and norm)
+def has_closed_form(rule: str, norm: bool, M: int, d: int) -> bool:
+    """Whether `train` has this optimiser; the engine has all. Muon needs outputs that are read as they are, and no more
+    of them than dimensions: their Gram matrix is inverted."""
+    return rule in RULES and not (rule == "muon" and (norm or d < M))
 
 
 def train(
@@ -72,12 +73,15 @@ def train(
     In the second half of all samples steps are ``later`` times as long."""
     check_one_of("rule", rule, RULES)
     check_positive(batch=batch)
-    if not has_closed_form(rule, norm):
-        raise ValueError(f"rule={rule!r} with norm has no closed form; train.engine has it")
-    n = worlds.z.shape[1]
-    if wrong := [look for look in looks if look % batch or not 0 <= look <= n]:
-        raise ValueError(f"looks={wrong[0]} must be a multiple of batch={batch} and at most n={n}")
-    lanes, (w, _, d) = lanes or shared_lanes(), worlds.E.shape
+    if wrong := [lr for lr in lrs if not lr > 0]:
+        raise ValueError(f"lrs={wrong[0]} must be above 0")
+    n, (w, _, d), M = worlds.z.shape[1], worlds.E.shape, worlds.U.shape[1]
+    if not has_closed_form(rule, norm, M, d):
+        words = "normalised outputs" if norm else f"M={M} outputs in d={d}"
+        raise ValueError(f"rule={rule!r} has no closed form for {words}; train.engine has it")
+    if off := [look for look in looks if look % batch or not 0 <= look <= n]:
+        raise ValueError(f"looks={off[0]} must be a multiple of batch={batch} and at most n={n}")
+    lanes = lanes or shared_lanes()
     most = min(TOGETHER, HELD // d**2) if _by_matrix(rule, batch) else TOGETHER
     size = -(-w // -(-w * len(lrs) // max(most, len(lrs))))  # as even as may be: another size is compiled anew
     parts = [worlds.part(slice(i, i + size)) for i in range(0, w, size)]

@@ -46,7 +46,9 @@ def test_embeddings_can_be_trained_too(trained: str, optimiser: str) -> None:
 def test_usual_adam_and_muon_are_trained_by_the_engine_where_they_must_be() -> None:
     assert not cell(optimiser="adam").closed
     assert not cell(optimiser="muon", norm=True).closed
-    for ours in (cell(optimiser="adam"), cell(optimiser="muon", norm=True)):
+    more_outputs = cell(optimiser="muon", M=30, d=24)  # than dimensions, and than inputs
+    assert not more_outputs.closed
+    for ours in (cell(optimiser="adam"), cell(optimiser="muon", norm=True), more_outputs):
         found = ours.run()
         assert found["looked"] == [16, 64]
         assert np.isfinite(np.array(found["errors"])).all()
@@ -60,7 +62,9 @@ def test_names_are_those_of_the_trainers() -> None:
     assert PER_DIMENSION == ensembles.PER_DIMENSION
     for optimiser in OPTIMISERS:
         for norm in (False, True):
-            assert cell(optimiser=optimiser, norm=norm).closed == ensembles.has_closed_form(optimiser, norm)
+            for M in (3, 24, 25):
+                ours = cell(optimiser=optimiser, norm=norm, M=M)
+                assert ours.closed == ensembles.has_closed_form(optimiser, norm, ours.M, ours.d)
 
 
 def test_one_step_is_the_scheme_of_the_counts() -> None:

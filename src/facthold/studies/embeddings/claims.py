@@ -52,7 +52,7 @@ def judge_dimension(rows: Rows) -> Judgement:
     parts = []
     for kind, words in ((LEARNED, "learned"), ("sphere", "random")):
         ours = [(r["S"], one["d"], one["status"]) for r in rows if r["embeddings"] == kind for one in r["per_seed"]]
-        predicted = f"{words}: d ~ (ln S)^{'1 or less' if kind == LEARNED else 'more than 1'}"
+        predicted = f"{words}: d ~ (ln S)^{f'1 or less (to {TOLERANCE:g})' if kind == LEARNED else 'more than 1'}"
         if missing := [f"{status} at S={S}" for S, d, status in ours if d is None]:
             parts.append(Judgement(predicted, f"no d: {', '.join(missing)}", "no fit", False))
             continue
@@ -130,7 +130,8 @@ def judge_equal(rows: Rows) -> Judgement:
         measured = (
             f"{words}: {fmean(random):.0f} parameters with random embeddings, {fmean(learned):.0f} with learned ones"
         )
-        error = f"95% of the ratio [{math.exp(low):.2f}, {math.exp(high):.2f}]"
+        alike = "the same ratio with all seeds"  # searches end in whole numbers; their spread is no interval then
+        error = f"95% of the ratio [{math.exp(low):.2f}, {math.exp(high):.2f}]" if low < high else alike
         parts.append(Judgement(predicted, measured, error, verdict, next=_open(verdict, "more seeds")))
     return all_of(*parts)
 

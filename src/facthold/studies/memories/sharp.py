@@ -190,7 +190,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     at_d = [bounds.guide_constant(law_at(d, share), d * d) for d, share in drawn]
     style.guide(left, [d for d, _ in drawn], at_d, "law at finite $d$", color=style.COLOURS[2], linestyle=":")
     listwise = sorted((d, bounds.guide_constant(N, d * d)) for d, N in listwise_laws(rows).items())
-    style.guide(left, [d for d, _ in listwise], [c for _, c in listwise], "", color=style.COLOURS[3])
+    style.guide(left, [d for d, _ in listwise], [c for _, c in listwise], "its law", color=style.COLOURS[3])
     left.axhline(sharp.LIMIT, **style.GUIDE | {"linestyle": "-"})
     left.annotate("limit 2", (1, sharp.LIMIT), (-2, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
                   ha="right", fontsize=8)  # fmt: skip

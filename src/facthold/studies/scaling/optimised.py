@@ -112,7 +112,8 @@ class Optimised(WorldsCell):
     @property
     def closed(self) -> bool:
         """Whether `train.ensembles` trains it; the engine, otherwise."""
-        return self.trained == "W" and self.optimiser != "adam" and not (self.optimiser == "muon" and self.norm)
+        whole_gram = self.d >= self.M and not self.norm  # Muon inverts the outputs' Gram matrix
+        return self.trained == "W" and self.optimiser != "adam" and (whole_gram or self.optimiser != "muon")
 
     @property
     def cost(self) -> float:

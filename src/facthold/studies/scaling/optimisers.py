@@ -158,6 +158,9 @@ def _along(axes: "style.Axes", rows: Sequence[Values]) -> None:
 def _decades(axes: "style.Axes", title: str, x: str, y: str) -> None:
     """Both axes logarithmic, with a number at each decade: these panels are too narrow for more."""
     axes.set(xscale="log", yscale="log", title=title, xlabel=x, ylabel=y)
+    left, right = axes.get_xlim()
+    if right < 10 * left:  # there may be no decade in it
+        style.loglog(axes, title, x, y)
     style.frame(axes)
 
 
@@ -178,7 +181,7 @@ def says(rows: Sequence[Values]) -> list[str]:
         words = "diverged" if small is None else f"{small:.4f}"
         lines.append(
             f"{name}, d = {d}: least error {error:.2g} at lr {lr:g}, batch {batch}; "
-            f"{words} at lr {last['lrs'][0]:g}, batch {last['batch']}"
+            f"{words} at lr {last['lrs'][0]:g}, batch {last['batch']}; after {last['looked'][-1]:,} samples"
         )
     return lines
 

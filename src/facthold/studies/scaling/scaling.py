@@ -149,6 +149,9 @@ def says(rows: Sequence[Values]) -> list[str]:
     for name, N, found in curves(rows, "d"):
         moving = ", ".join(f"{slope:.2f} at {d:.0f}" for d, slope in slopes([(d, m) for d, (m, _) in found]))
         lines.append(f"{WORDS[name]}, N = {N}, exponent between neighbours by d: {moving}")
+        if exact := sorted(expected(rows, name, N, "d").items()):
+            moving = ", ".join(f"{slope:.2f} at {d:.0f}" for d, slope in slopes([(d, m) for d, (m, _) in exact]))
+            lines.append(f"{WORDS[name]}, N = {N}, the same, expected: {moving}")
     return lines
 
 
