@@ -25,6 +25,7 @@ MEASURES = {
     "fact": "before the, a, an and all other countries", "beats": "before the, a, an", "first": "first of all tokens",
 }  # fmt: skip
 MAIN = "fact"  # what cuts are chosen and judged by: that *the* falls is not enough
+RUINED = 5  # a model whose perplexity is so many times as high
 HALVES = (0, 1)
 KNOWN = 70  # facts that there are about, for a guess at the time
 OTHERS = {0: "The capital of X is", 2: "The capital city of X is called"}  # what a cut may cost, by the template
@@ -175,17 +176,36 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         ax.set(title=f"the fact is {MEASURES[measure]}", xlabel="layer that is cut", ylim=(-0.02, 1.02))
         style.frame(ax)
     axes[0].set_ylabel("share of the held-out facts")
-    for r in rows:
-        for cut, price in r["prices"].items():
-            axes[2].plot(price["perplexity"], share(on_half(r["cuts"][cut][MAIN], 1)), "o", ms=4,
-                         color="C0" if cut.startswith("mlp") else "C1" if cut.startswith("att") else "0.6")  # fmt: skip
-            if r is chosen(rows, 0)[0]:
-                axes[2].annotate(f" layer {r['layer']}", (price["perplexity"], share(on_half(r["cuts"][cut][MAIN], 1))))
-    axes[2].plot(rows[0]["whole_price"]["perplexity"], share(on_half(rows[0]["whole"][MAIN], 1)), "k*", ms=10)
-    axes[2].set(title="what it costs (star: the whole model)", xlabel="perplexity of a fixed text", xscale="log")
-    style.frame(axes[2])
+    _prices(axes[2], rows)
     style.legend(axes[0])
     return canvas
+
+
+def _prices(axes: "style.Axes", rows: Sequence[Values]) -> None:
+    """What the cuts cost. Those that ruin the model are counted and not drawn: they would push all others together."""
+    whole = rows[0]["whole_price"]["perplexity"]
+    kinds = {"mlp": "MLP removed", "attention": "attention removed", "": "a matrix at a lower rank"}
+    beyond = 0
+    points: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+    for r in rows:
+        for cut, price in r["prices"].items():
+            matrix = cut.split()[0]
+            point = price["perplexity"], share(on_half(r["cuts"][cut][MAIN], 1))
+            points[matrix if matrix in kinds else ""].append(point)
+    for i, (kind, words) in enumerate(kinds.items()):
+        beyond += sum(x > RUINED * whole for x, _ in points[kind])
+        drawn = [point for point in points[kind] if point[0] <= RUINED * whole]
+        style.points(axes, drawn, i, linestyle="none", markersize=4, label=words)
+    row, cut = chosen(rows, 0)
+    place = row["prices"][cut]["perplexity"], share(on_half(row["cuts"][cut][MAIN], 1))
+    axes.annotate(f"layer {row['layer']}, {in_words(cut)}", place, (0, 6), textcoords="offset points", ha="center",
+                  fontsize=8)  # fmt: skip
+    axes.plot(whole, share(on_half(rows[0]["whole"][MAIN], 1)), "k*", ms=10, label="the whole model")
+    unseen = f" ({beyond} above {RUINED * whole:.0f} not drawn)" if beyond else ""
+    axes.set(title="what it costs", xlabel=f"perplexity of a fixed text{unseen}", ylabel="share of the held-out facts")
+    axes.set_ylim(top=1.3 * max(axes.get_ylim()[1], 0.1))  # room for the legend
+    style.frame(axes)
+    style.legend(axes)
 
 
 def in_words(cut: str) -> str:
