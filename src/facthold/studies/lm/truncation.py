@@ -176,12 +176,12 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         ax.set(title=f"the fact is {MEASURES[measure]}", xlabel="layer that is cut", ylim=(-0.02, 1.02))
         style.frame(ax)
     axes[0].set_ylabel("share of the held-out facts")
-    _prices(axes[2], rows)
+    _draw_prices(axes[2], rows)
     style.legend(axes[0])
     return canvas
 
 
-def _prices(axes: "style.Axes", rows: Sequence[Values]) -> None:
+def _draw_prices(axes: "style.Axes", rows: Sequence[Values]) -> None:
     """What the cuts cost. Those that ruin the model are counted and not drawn: they would push all others together."""
     whole = rows[0]["whole_price"]["perplexity"]
     kinds = {"mlp": "MLP removed", "attention": "attention removed", "": "a matrix at a lower rank"}
