@@ -183,10 +183,10 @@ def plot(rows: Rows) -> "style.Canvas":
             left.plot(t, loss, color=style.COLOURS[i], label=f"{words}, learning rate {r['lr']:g}")
     levels = next((r["levels"] for r in curves(rows, "muon", S)), None)
     said = {"relation": ("ln D: the relation alone", "bottom"), "subject": ("ln R: the subject alone", "top")}
-    for name, (words, beside) in said.items():
+    for level, (text, side) in said.items():
         if levels:  # one above its line, one below: they can be the same
-            left.axhline(levels[name], linestyle=":", color="#777777", linewidth=1)
-            left.annotate(words, (3.5, levels[name]), (0, 2 if beside == "bottom" else -2), ha="right", va=beside,
+            left.axhline(levels[level], linestyle=":", color="#777777", linewidth=1)
+            left.annotate(text, (3.5, levels[level]), (0, 2 if side == "bottom" else -2), ha="right", va=side,
                           textcoords="offset points", fontsize=7.5, color="#555555")  # fmt: skip
     left.set(title="figure 5's table: does the loss stay at a level?", xlim=(0, 3.5), ylabel="loss",
              xlabel="time / time at which relations have halved their loss")  # fmt: skip
