@@ -182,8 +182,8 @@ def plot(rows: Rows) -> "style.Canvas":
             t, loss = np.array(r["curves"]["t"]) / relation, np.array(r["curves"]["loss"])
             left.plot(t, loss, color=style.COLOURS[i], label=f"{words}, learning rate {r['lr']:g}")
     levels = next((r["levels"] for r in curves(rows, "muon", S)), None)
-    said = {"relation": ("ln D: the relation alone", "bottom"), "subject": ("ln R: the subject alone", "top")}
-    for level, (text, side) in said.items():
+    named = {"relation": ("ln D: the relation alone", "bottom"), "subject": ("ln R: the subject alone", "top")}
+    for level, (text, side) in named.items():
         if levels:  # one above its line, one below: they can be the same
             left.axhline(levels[level], linestyle=":", color="#777777", linewidth=1)
             left.annotate(text, (3.5, levels[level]), (0, 2 if side == "bottom" else -2), ha="right", va=side,
