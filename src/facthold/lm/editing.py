@@ -25,6 +25,7 @@ from facthold.lm.text import ANOTHER
 PREFIXES = ("", "It is well known. ", "Yesterday we talked about it. ")  # texts before a prompt, for k and for v
 RIDGE = 0.03  # of C's diagonal, as a share of its mean: a text has fewer tokens than an MLP has neurons
 STEPS, STEP, LONGEST = 12, 0.15, 1.5  # of v: steps, their length and the longest way, as shares of the stream's length
+TOGETHER = 10  # edits whose gradients are taken at once: what all layers computed for each of them is kept
 SURE = 0.9  # probability of the new answer at which no further step is made
 REACHES = (0.5, 1.0, 2.0, 4.0, 8.0)  # lengths of v without a gradient: the first that is enough
 
@@ -127,6 +128,11 @@ def gradient_values(
 ) -> Float[np.ndarray, "n d"]:
     """What to add to the MLP's output at each subject's last token, for its prompt to go on with the answer: normalised
     gradient steps on -ln p, no longer than `LONGEST` times the stream there."""
+    parts = [edits[i : i + TOGETHER] for i in range(0, len(edits), TOGETHER)]
+    return np.concatenate([_gradient_values(model, layer, part, steps) for part in parts])
+
+
+def _gradient_values(model: LanguageModel, layer: int, edits: Sequence[Edit], steps: int) -> Float[np.ndarray, "n d"]:
     batch, at = places_of(model, edits)
     n, P = len(edits), len(PREFIXES)
     targets = jnp.repeat(jnp.array([model.tokeniser.first(edit.answer) for edit in edits]), P)

@@ -180,15 +180,16 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
                 ax.plot([r["layer"] for r in group], [fmean(score(r, C, measure)) for r in group], line, color=f"C{i}",
                         ms=4, label=f"{name}, {value}")  # fmt: skip
             ax.set(title=f"{measure}: {words}", xlabel="layer", ylim=(-0.03, 1.03))
+            ax.set_xticks(sorted({r["layer"] for r in rows}))
             style.frame(ax)
     row = chosen(rows, 0)
     for i, C in enumerate(COVARIANCES):
         counts = [one["n"] for one in row["sequence"][C]]
         axes[3].plot(counts, [one["specificity"] for one in row["sequence"][C]], "-o", color=f"C{i}", ms=4)
         axes[3].plot(counts, [one["efficacy"] for one in row["sequence"][C]], ":s", color=f"C{i}", ms=4)
-    axes[3].set(
-        title=f"layer {row['layer']}, in sequence", xlabel="edits (dots: efficacy)", xscale="log", ylim=(-0.03, 1.03)
-    )
+    axes[3].set(title=f"layer {row['layer']}, one after another", ylim=(-0.03, 1.03),
+                xlabel="edits (lines: specificity; dots: efficacy)")  # fmt: skip
+    axes[3].set_xticks(sorted({one["n"] for one in row["sequence"][NEIGHBOURS]}))
     style.frame(axes[3])
     axes[0].set_ylabel("share")
     style.legend(axes[0])
