@@ -4,6 +4,8 @@ them comes, is told whose they are, once with the scores and once without.
 Without them every assignment of the answers to the subjects is as likely as any other: log2(n! / prod n_a!) bits. With
 them each answer takes -log2 of its probability. By Kraft's inequality scores that know nothing of the assignment save k
 bits with a probability of 2^-k at most, so that what is saved is in what the scores come from, on average over tables.
+This is strict of predictions as they are, and of best answers. Of those that are fitted it is so for each half of the
+facts where the other half is known: for both together it is an estimate, and three numbers per half are not counted.
 """
 
 from collections.abc import Sequence

@@ -177,8 +177,8 @@ def _line(h: Holding) -> str:
 FIGURE = Figure(
     "lm-bits", "Bits of facts per parameter: a real language model and our own", "beyond the paper: section 6",
     f"Lower bounds on one axis. Of {SMOLLM2.name} (preset smoke: of a made-up model): bits that its predictions "
-    "without examples save of our tables about countries, beyond the frequencies of the answers, over all its weights: "
-    "it knows far more than these tables, so that this is the smallest part of what it holds; the same read off W_OV of "
+    "without examples save of our tables about countries, beyond frequencies of the answers, over all its weights: it "
+    "knows far more than these tables, so that this is the smallest part of what it holds; the same read off W_OV of "
     "one layer as a memory, the layer chosen on half of the countries and judged on the other; and random answers that "
     "one matrix was taught (figure lm-teach). Beside them our own models of random facts at 99% (cells of figure "
     "efficiency), their embeddings not counted. The lines are quotations, of other models and other texts. Right: the "
