@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 MEMORISED = 3.6  # bits per parameter that language models memorise of random texts (Morris et al., arXiv 2505.24832)
 QUOTED = {"quoted: 2 (Allen-Zhu and Li)": LANGUAGE_MODELS, "quoted: 3.6 (Morris et al.)": MEMORISED}
+CUT = 30  # an interval that reaches zero is cut off so far below its point: the axis is logarithmic
 GROUPS = {
     TABLES: "a language model,\nour tables", LAYER: "one layer's W_OV,\nread as a memory",
     TAUGHT: "a matrix that\nit was taught", TRANSFORMERS: "our one-layer\ntransformers",
@@ -62,16 +63,17 @@ def draw(rows: Sequence[Values]) -> "style.Canvas":
 
 
 def _axis(axes: "Axes", found: Sequence[Holding], label: str, values: Sequence[float]) -> None:
-    """A line for each group, its models as points; an arrow says that nothing is known above."""
+    """A line for each group, its models as points, with the number of the largest."""
     names = [what for what in GROUPS if any(h.what == what for h in found)]
     for h, value in zip(found, values, strict=True):
         y, i = len(names) - 1 - names.index(h.what), list(GROUPS).index(h.what)
         if value <= 0:
             continue  # a bound of nothing
         axes.plot(value, y, **style.mark(i), markersize=7, linestyle="none")
-        axes.annotate(f"{value:.2g}", (value, y), (0, 8), textcoords="offset points", ha="center", fontsize=7)
+        if value == max(other for one, other in zip(found, values, strict=True) if one.what == h.what):
+            axes.annotate(f"{value:.2g}", (value, y), (0, 8), textcoords="offset points", ha="center", fontsize=7)
         if h.interval:
-            ends = [max(end / h.bits * value, value / 1e3) for end in h.interval]
+            ends = [max(end / h.bits * value, value / CUT) for end in h.interval]
             axes.plot(ends, [y, y], color=style.COLOURS[i], linewidth=2)
     axes.set(xscale="log", xlabel=label, ylim=(-0.6, max(len(names), 1) - 0.4))
     axes.set_yticks(range(len(names)), [GROUPS[what] for what in reversed(names)], fontsize=8)
@@ -93,7 +95,7 @@ def _relations(axes: "Axes", rows: Sequence[Values]) -> None:
     axes.axhline(0, color="black", linewidth=0.6)
     axes.set_xticks(range(len(rows)), [r["relation"] for r in rows])
     axes.set(title="whose answer it is, where the region is known", ylabel="bits saved, all facts together")
-    axes.set_ylim(top=1.45 * max(axes.get_ylim()[1], 1e-9))  # room for the legend
+    axes.set_ylim(top=1.8 * max(axes.get_ylim()[1], 1e-9))  # room for the legend
     style.frame(axes, grid="y")
     style.legend(axes, loc="upper left")
 
