@@ -1,7 +1,7 @@
 """The picture of bits that a language model holds, beside our own models, and the lines below it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,7 +71,8 @@ def _axis(axes: "Axes", found: Sequence[Holding], label: str, values: Sequence[f
             continue  # a bound of nothing
         axes.plot(value, y, **style.mark(i), markersize=7, linestyle="none")
         if value == max(other for one, other in zip(found, values, strict=True) if one.what == h.what):
-            axes.annotate(f"{value:.2g}", (value, y), (0, 8), textcoords="offset points", ha="center", fontsize=7)
+            look: dict[str, Any] = {"ha": "center", "fontsize": 7, "bbox": {"fc": "white", "ec": "none", "pad": 0.5}}
+            axes.annotate(f"{value:.2g}", (value, y), (0, 8), textcoords="offset points", **look)
         if h.interval:
             ends = [max(end / h.bits * value, value / CUT) for end in h.interval]
             axes.plot(ends, [y, y], color=style.COLOURS[i], linewidth=2)
