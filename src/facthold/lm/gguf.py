@@ -145,6 +145,11 @@ class Gguf:
         """A weight that not every file has."""
         return self._dequantised(name) if name in self._tensors else None
 
+    def stored_bits(self, name: str, layer: int | None = None) -> int:
+        """Bits that a weight takes in the file, scales and all; 0 of unembeddings that are the embeddings."""
+        own = name if name == UNEMBEDDING else tensor_name(name, layer)
+        return 8 * self._bytes(own)[1].size if own in self._tensors else 0
+
     def _bytes(self, name: str) -> tuple[Any, np.ndarray]:
         """The quantisation of a tensor, and its bytes, a row of them for each row."""
         tensor = self._tensors[name]

@@ -3,16 +3,17 @@ layer to the answer, with nothing else of the model between. It is the memory pr
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from facthold.facts.table import Row
 from facthold.lm.forward import scale
 from facthold.lm.model import LanguageModel, batches
 from facthold.lm.prompts import TEMPLATES
-from facthold.lm.questions import Question
 from facthold.measure.recall import right
 
 
@@ -29,13 +30,22 @@ class Probed:
         return np.asarray(right(self.keys @ W.T @ self.outputs.T, self.f))
 
 
+class Asked(Protocol):
+    """A fact, and the first token of its answer."""
+
+    @property
+    def fact(self) -> Row: ...
+    @property
+    def answer(self) -> int: ...
+
+
 def words_before(relation: str) -> str:
     """What stands before a subject in the first template of a relation that does not begin with it: at the beginning of
     a text there is no space before a name, which makes it another token, of which a model knows less."""
     return next(before for words in TEMPLATES[relation] if (before := words.partition("{}")[0]))
 
 
-def probed(model: LanguageModel, questions: Sequence[Question], answers: np.ndarray) -> Probed:
+def probed(model: LanguageModel, questions: Sequence[Asked], answers: np.ndarray) -> Probed:
     """Keys: the stream at the subject's last token after layer 0, over its root mean square (the gain is in W_OV).
     Outputs: the unembeddings of the relation's answers times the last norm's gain, as logits read them."""
     first = model.first(1)

@@ -85,16 +85,14 @@ def drawn_facts(name: str, n: int, model: Any) -> list[Row]:
     from facthold.lm.wordings import worded
 
     if name == TINY:
-        from facthold.lm.tiny import ROWS, SUBJECTS
+        from facthold.lm.tiny import SUBJECTS
 
-        subjects, words = SUBJECTS, sorted({a for _, _, a in ROWS})
+        subjects = SUBJECTS
     else:
         from facthold.lm import keys
 
         subjects = [c for c in keys.cities() if c.replace(" ", "").isalpha()]
-        words = [model.tokeniser.decode([token])[1:] for token in keys.words(model)]
-        words = sorted({word for word in words if len(word) > 2 and word.isascii() and word[0].isupper()})
-    found = list[Row]()
+    words, found = candidates(name, model), list[Row]()
     for subject in sorted(subjects, key=by_hash):
         prompts = [worded(words_, subject, RELATION) for words_ in WORDINGS.values()]
         if len(found) < n and all(place_of(model, one.text, one.end) is not None for one in prompts):
@@ -103,6 +101,18 @@ def drawn_facts(name: str, n: int, model: Any) -> list[Row]:
     if len(found) < n:
         raise ValueError(f"N={n}: there are {len(found)} subjects; take fewer")
     return found
+
+
+def candidates(name: str, model: Any) -> list[str]:
+    """The words that answers are drawn from, each as likely as any other."""
+    if name == TINY:
+        from facthold.lm.tiny import ROWS
+
+        return sorted({a for _, _, a in ROWS})
+    from facthold.lm import keys
+
+    words = [model.tokeniser.decode([token])[1:] for token in keys.words(model)]
+    return sorted({word for word in words if len(word) > 2 and word.isascii() and word[0].isupper()})
 
 
 @dataclass(frozen=True)
