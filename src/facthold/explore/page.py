@@ -1,7 +1,7 @@
 """The page: one HTML file with the model, the style and the modules in it, which needs no network and no server.
 
-The modules are those in ``static``, as they are. An import map gives each the name ``facthold/NAME`` by which the others
-import it, as a data URL: nothing is bundled, and Node runs the same files in the tests.
+The modules are those in ``static``, as they are. An import map gives each the name ``facthold/NAME`` by which the
+others import it, as a data URL: nothing is bundled, and Node runs the same files in the tests.
 """
 
 import base64
@@ -27,7 +27,8 @@ def explore(model: Model | str | Path | None, path: str | Path) -> Path:
     ``model`` is a model or the path of one; None: all facts about countries, built anew, which takes about a minute.
     """
     if model is None:
-        return write_page(countries(real_facts(COUNTRIES)), path, command("explore", output=path), origin_of_countries())
+        known, made_by = countries(real_facts(COUNTRIES)), command("explore", output=Path(path).name)
+        return write_page(known, path, made_by, origin_of_countries())
     if isinstance(model, Model):
         return write_page(model, path, 'fh.explore(model, "page.html")')
     if same_file(model, path):

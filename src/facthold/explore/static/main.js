@@ -6,10 +6,11 @@ import { Model } from "facthold/model";
 import { bytesOf, read } from "facthold/safetensors";
 import { State } from "facthold/state";
 import * as ui from "facthold/ui";
+import apart from "facthold/view_apart";
 import ask from "facthold/view_ask";
 
 /** The views, in the order of their tabs. */
-const VIEWS = [ask];
+const VIEWS = [ask, apart];
 
 function context() {
   const file = read(bytesOf(document.getElementById("model").textContent.trim()));

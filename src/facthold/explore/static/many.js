@@ -4,7 +4,7 @@
 import { addProduct } from "facthold/model";
 import { everyPrompt } from "facthold/prompts";
 
-export const BLOCK = 64; // facts at a time: their states fit in a cache
+export const BLOCK = 32; // facts at a time: their states fit in a cache
 const SLICE = 24; // milliseconds of work after which the page may do something else
 const kept = new WeakMap(); // model -> {key, heads}
 

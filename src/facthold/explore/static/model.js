@@ -17,28 +17,36 @@ export function activation(name) {
   };
 }
 
-/** out (n x q) += A (n x p) B^T, B of shape q x p: four rows of A share what is read of B. */
+/** out (n x q) += A (n x p) B^T, B of shape q x p: in tiles of 4 x 2, so that what is read is used several times. */
 export function addProduct(out, A, B, n, p, q) {
-  let i = 0;
-  for (; i + 3 < n; i += 4) {
-    const a0 = i * p, a1 = a0 + p, a2 = a1 + p, a3 = a2 + p;
-    for (let j = 0; j < q; j++) {
-      let s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-      for (let k = 0, b = j * p; k < p; k++, b++) {
-        const w = B[b];
-        s0 += A[a0 + k] * w; s1 += A[a1 + k] * w; s2 += A[a2 + k] * w; s3 += A[a3 + k] * w;
+  const rows = n - (n % 4), columns = q - (q % 2);
+  for (let i = 0; i < rows; i += 4) {
+    const a0 = i * p, a1 = a0 + p, a2 = a1 + p, a3 = a2 + p, o0 = i * q, o1 = o0 + q, o2 = o1 + q, o3 = o2 + q;
+    for (let j = 0; j < columns; j += 2) {
+      let s00 = 0, s10 = 0, s20 = 0, s30 = 0, s01 = 0, s11 = 0, s21 = 0, s31 = 0;
+      for (let k = 0, b0 = j * p, b1 = b0 + p; k < p; k++) {
+        const v = B[b0 + k], w = B[b1 + k], x0 = A[a0 + k], x1 = A[a1 + k], x2 = A[a2 + k], x3 = A[a3 + k];
+        s00 += x0 * v; s10 += x1 * v; s20 += x2 * v; s30 += x3 * v;
+        s01 += x0 * w; s11 += x1 * w; s21 += x2 * w; s31 += x3 * w;
       }
-      out[i * q + j] += s0; out[(i + 1) * q + j] += s1; out[(i + 2) * q + j] += s2; out[(i + 3) * q + j] += s3;
+      out[o0 + j] += s00; out[o1 + j] += s10; out[o2 + j] += s20; out[o3 + j] += s30;
+      out[o0 + j + 1] += s01; out[o1 + j + 1] += s11; out[o2 + j + 1] += s21; out[o3 + j + 1] += s31;
     }
+    addPart(out, A, B, p, q, i, i + 4, columns, q);
   }
-  for (; i < n; i++) {
-    for (let j = 0; j < q; j++) {
+  addPart(out, A, B, p, q, rows, n, 0, q);
+  return out;
+}
+
+/** What is left over beside the tiles. Each sum runs in the same order, so that equal rows have equal products. */
+function addPart(out, A, B, p, q, fromRow, toRow, fromColumn, toColumn) {
+  for (let i = fromRow; i < toRow; i++) {
+    for (let j = fromColumn; j < toColumn; j++) {
       let s = 0;
       for (let k = 0; k < p; k++) s += A[i * p + k] * B[j * p + k];
       out[i * q + j] += s;
     }
   }
-  return out;
 }
 
 export function transposed(A, n, m) {

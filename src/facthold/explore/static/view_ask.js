@@ -1,5 +1,6 @@
 // Ask: the prompt, where each head looks, what heads and neurons put out, and the scores of the answers.
 
+import { partsOf } from "facthold/locate";
 import { answered, questionBar, sentence } from "facthold/question";
 
 const TOP = 8, HEADS = 12, NEURONS = 10;
@@ -15,7 +16,8 @@ export default {
     const scores = charts.bars("Scores of the best outputs", ["output", "score", "", "what it is"], []);
     const chips = h("div", { class: "chips", role: "group", "aria-label": "Tokens of the prompt" });
     const chipsSaid = ui.live("", "small soft");
-    const heads = ui.table("Heads, those that add most first", ["head", "looks most at", { text: "share", number: true }, "pushes most", "pushes least"], []);
+    const heads = ui.table("Heads, those that add most first", ["head", "looks most at", { text: "share", number: true }, { text: "adds to the margin", number: true }, "pushes most by itself"], []);
+    const looks = h("p", {});
     const neurons = charts.bars("Neurons that fire", ["neuron", "output", "", "pushes most"], []);
     const silent = ui.live("", "small soft");
     let shown = null, order = [];
@@ -43,8 +45,8 @@ export default {
       card("Your question", null, questionBar(ctx), answer),
       card("The answer", "A score for everything the model could say. The highest is said; the margin is what the right answer is ahead of its best rival.", scores),
       card("The prompt", "What the model reads: the subject, the relation, words that mean nothing (noise), and a last token, EOS, at which it answers. Click a word to leave it out.", chips, chipsSaid, questionBar2(ctx)),
-      card("Where the heads look", "A row for each attention head, a column for each token of the prompt: the darker, the more it looks there. Heads that add most to the answer come first.", map, alternative),
-      card("What the heads write", "What each head adds to the scores, directly: the outputs that it pushes up and down most.", heads),
+      card("Where the heads look", "A row for each attention head, a column for each token of the prompt: the darker, the more it looks there. Heads that add most to the answer come first.", looks, map, alternative),
+      card("What the heads write", "What each head adds to the margin of the answer, directly and through the neurons, and which output its own vector points to most.", heads),
       card("Which neurons fire", "Neurons of the MLP that are on for this prompt, and the output that each pushes up most.", silent, neurons),
       timed,
     );
@@ -75,10 +77,10 @@ export default {
       chipsSaid.set(dropped.size ? `${ui.counted(dropped.size, "token")} left out of ${all.length}` : `${all.length} tokens`);
     }
 
-    function best(direction, model, table, sign = 1) {
+    function best(direction, model, table) {
       const logits = model.logits(direction);
       let top = 0;
-      for (let y = 1; y < logits.length; y++) if (sign * logits[y] > sign * logits[top]) top = y;
+      for (let y = 1; y < logits.length; y++) if (logits[y] > logits[top]) top = y;
       return `${model.outputName(top, table)} (${number(logits[top], 3)})`;
     }
 
@@ -96,8 +98,9 @@ export default {
       })));
       drawChips(shown);
       // how far each head moves the right answer from its rival, directly and through the neurons that are on
-      const size = headSizes(shown);
-      order = Array.from({ length: H }, (_, g) => g).sort((a, b) => size[b] - size[a]);
+      const parts = partsOf(model, states, verdict), adds = (g) => (parts ? parts.direct[g] + parts.through[g] : 0);
+      order = Array.from({ length: H }, (_, g) => g).sort((a, b) => Math.abs(adds(b)) - Math.abs(adds(a)));
+      looks.textContent = lookedAt(shown);
       const room = Math.max(160, (root.clientWidth || 800) - 110);
       map.set({ n: H * T, columns: T, width: Math.max(8, Math.min(26, Math.floor(room / T))), height: H > 16 ? 9 : 18, left: 62, names: H > 16 ? order.map((g, k) => (k % 2 ? "" : `head ${g}`)) : order.map((g) => `head ${g}`) });
       alternative.again();
@@ -105,7 +108,7 @@ export default {
         let top = 0;
         for (let t = 1; t < T; t++) if (states.attention[t * H + g] > states.attention[top * H + g]) top = t;
         const writes = states.written.subarray(g * d, (g + 1) * d);
-        return [`head ${g}`, model.tokenName(tokens[top], table), percent(states.attention[top * H + g]), best(writes, model, table), best(writes, model, table, -1)];
+        return [`head ${g}`, model.tokenName(tokens[top], table), percent(states.attention[top * H + g]), number(adds(g), 3), best(writes, model, table)];
       }));
       const on = Array.from({ length: m }, (_, i) => i).filter((i) => states.hidden[i] !== 0).sort((a, b) => Math.abs(states.hidden[b]) - Math.abs(states.hidden[a]));
       silent.set(m ? `${on.length} of ${ui.counted(m, "neuron")} fire${on.length > NEURONS ? `; the ${NEURONS} that fire most` : ""}.` : "This model has no MLP, and so no neurons: its heads hold all facts.");
@@ -119,18 +122,14 @@ export default {
   },
 };
 
-/** How much each head moves the answer that is said against its rival, by size. */
-function headSizes({ states, model, verdict }) {
-  const { H, d, m, U, V, W } = model, g = new Float64Array(d), size = new Float64Array(H);
-  if (verdict.rival < 0) return size;
-  for (let k = 0; k < d; k++) g[k] = U[verdict.said * d + k] - U[(verdict.said === verdict.rival ? Math.max(verdict.answer, 0) : verdict.rival) * d + k];
-  const through = g.slice();
-  for (let i = 0; i < m; i++) {
-    if (!(states.hidden[i] > 0)) continue;
-    let by = 0;
-    for (let k = 0; k < d; k++) by += V[i * d + k] * g[k];
-    for (let k = 0; k < d; k++) through[k] += by * W[i * d + k];
+/** How many heads look mostly at the subject, the relation, the noise and EOS, in words. */
+function lookedAt({ model, states, tokens }) {
+  const { H } = model, { S, R, EOS } = model.task, T = tokens.length, kinds = { "the subject": 0, "the relation": 0, noise: 0, EOS: 0, "several of these": 0 };
+  for (let g = 0; g < H; g++) {
+    const share = { "the subject": 0, "the relation": 0, noise: 0, EOS: 0 };
+    for (let t = 0; t < T; t++) share[tokens[t] < S ? "the subject" : tokens[t] < S + R ? "the relation" : tokens[t] === EOS ? "EOS" : "noise"] += states.attention[t * H + g];
+    kinds[Object.keys(share).find((kind) => share[kind] > 0.5) ?? "several of these"]++;
   }
-  for (let h = 0; h < H; h++) for (let k = 0; k < d; k++) size[h] += states.written[h * d + k] * through[k];
-  return size.map(Math.abs);
+  const said = Object.entries(kinds).filter(([, n]) => n).map(([kind, n]) => `${n} at ${kind}`);
+  return `Of ${H} ${H === 1 ? "head" : "heads"}, by most of their attention: ${said.join(", ")}. A head that looks at EOS says the same whatever is asked.`;
 }
