@@ -18,6 +18,7 @@ ARGUMENTS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
 PHONE, DESK = 390, 1280
+LONGEST = 120  # seconds that a test waits for what it has asked for
 
 
 @dataclass
@@ -37,8 +38,12 @@ class Opened:
         return self.page.locator(f"#view-{name}")
 
     def wait(self, condition: str) -> None:
-        """Until an expression is true in the page."""
-        self.page.wait_for_function(condition, timeout=60_000)
+        """Until an expression is true in the page. (Playwright's own waiting evaluates text in it, which it forbids.)"""
+        for _ in range(LONGEST * 20):
+            if self.page.evaluate(condition):
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"not within {LONGEST} s: {condition}")
 
 
 @contextmanager

@@ -12,11 +12,14 @@ import facthold as fh
 from explore.chromium import DESK, MISSING, PHONE, Opened, browser, needs_chromium, opened
 from explore.models import gated
 from facthold.knowledge.locate import locate
+from facthold.knowledge.model import Model
+from facthold.measure.grids import grid_of_bits
+from facthold.measure.quantise import quantise
 from facthold.models.forward import prompts
-from facthold.models.judge import find_rows, judge
+from facthold.models.judge import find_rows, judge, judge_table
 
 pytestmark = needs_chromium
-VIEWS = ["ask", "apart"]
+VIEWS = ["ask", "apart", "mend"]
 AIM = {"answer": 100, "all facts": 1000}  # milliseconds on a machine that does nothing else
 SLACK = 10  # times the aim that a busy machine may take
 
@@ -164,9 +167,8 @@ def test_the_rows_of_a_margin_add_up_to_it(desk: Opened) -> None:
 
 def recalled(desk: Opened, view: Any) -> int:
     """How many facts it recalls, once it is asked."""
-    desk.page.wait_for_function(
-        "view => view.dataset.recalled && !view.innerText.includes('Asking every fact')", arg=view.element_handle()
-    )
+    panel = f"document.getElementById('{view.get_attribute('id')}')"
+    desk.wait(f"{panel}.dataset.recalled && !/Asking every fact|Solving/.test({panel}.innerText)")
     return int(view.get_attribute("data-recalled"))
 
 
@@ -215,6 +217,78 @@ def test_a_cell_of_the_map_is_a_fact_and_chooses_it(desk: Opened) -> None:
     view.get_by_role("button", name="A fact at random").click()
     row = gated().table.matrix[desk.state("subject"), desk.state("relation")]
     assert row >= 0
+
+
+def mending(desk: Opened) -> tuple[Any, int]:
+    view = desk.view("mend")
+    return view, recalled(desk, view)
+
+
+def test_noise_few_bits_and_low_rank_cost_facts_and_are_undone(desk: Opened) -> None:
+    view, n = mending(desk)
+    assert n == len(gated().table)
+    noise, bits, rank = (
+        view.get_by_role("slider", name=name)
+        for name in ("Noise on all weights", "Bits per weight", "Rank of the matrix")
+    )
+    noise.fill("10")
+    assert "100% noise" in desk.page.locator("#changed").inner_text()
+    broken = recalled(desk, view)
+    assert broken < n
+    worst = view.locator("table tbody tr").first.inner_text()
+    assert "✗, not" in worst
+    weights = "Array.from(facthold.now().model.weights['mlp.V'])"
+    before = desk.page.evaluate(weights)
+    view.get_by_role("button", name="Draw other noise").click()
+    recalled(desk, view)
+    assert desk.page.evaluate(weights) != before
+    view.get_by_role("button", name="Make it whole").click()
+    assert recalled(desk, view) == n
+    assert not desk.page.locator("#changed").is_visible()
+    bits.fill("1")
+    desk.wait("facthold.state.get('changed') !== null")
+    expected = Model(quantise(gated().model, grid_of_bits(1)).model, gated().problem)
+    assert recalled(desk, view) == round(judge_table(expected.model, expected.problem).recalled.mean() * n)
+    bits.fill("17")
+    view.get_by_label("Matrix to cut").select_option("W_OV")
+    rank.fill("0")
+    desk.wait("facthold.now().model.weights.W_O.every(w => w === 0)")
+    assert recalled(desk, view) < n
+    desk.view("ask")
+    assert "The weights are changed: W_OV of rank 0" in desk.page.locator("#changed").inner_text()
+    desk.page.get_by_role("button", name="Undo all changes").click()
+    assert "The model says Paris" in answer(desk.page.locator("#view-ask"))
+    desk.view("mend")
+    assert recalled(desk, view) == n
+    assert "as it is" in view.inner_text()
+
+
+def test_a_fact_is_given_another_answer_undone_and_downloaded(desk: Opened, tmp_path: Path) -> None:
+    view, n = mending(desk)
+    teach = view.get_by_role("button", name="Give it this answer")
+    assert teach.is_disabled()
+    choose(view, "New answer", "lima")
+    teach.click()
+    panel = "document.getElementById('view-mend')"
+    desk.wait(f"{panel}.dataset.kept")
+    assert "The model says Lima, which is ✓ right." in view.inner_text()
+    expected = gated().edit("France", "capital", "Lima", in_place=True)
+    W = np.asarray(desk.page.evaluate("Array.from(facthold.now().model.weights['mlp.V'])"))
+    V = np.asarray(expected.model.mlp.V).ravel()
+    assert np.abs(W - V).max() <= 1e-6 * np.abs(V).max()
+    assert float(view.get_attribute("data-efficacy")) == expected.report.efficacy
+    assert "Lima is said in 20 of 20 fresh prompts" in view.inner_text()
+    assert view.get_by_role("table", name="Facts that the change has moved most").locator("tbody tr").count() > 0
+    recalled(desk, view)
+    with desk.page.expect_download() as waiting:
+        view.get_by_role("button", name="Download the model").click()
+    waiting.value.save_as(tmp_path / "edited.safetensors")
+    opened_again = fh.load(tmp_path / "edited.safetensors")
+    assert opened_again.ask("France", "capital").answer == "Lima"
+    assert opened_again.ask("France", "capital").right
+    view.get_by_role("button", name="Undo the last change").click()
+    assert "The model says Paris, which is ✓ right." in view.inner_text()
+    assert recalled(desk, view) == n
 
 
 def test_keys_alone_are_enough(desk: Opened) -> None:

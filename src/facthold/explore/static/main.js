@@ -8,9 +8,10 @@ import { State } from "facthold/state";
 import * as ui from "facthold/ui";
 import apart from "facthold/view_apart";
 import ask from "facthold/view_ask";
+import mend from "facthold/view_mend";
 
 /** The views, in the order of their tabs. */
-const VIEWS = [ask, apart];
+const VIEWS = [ask, apart, mend];
 
 function context() {
   const file = read(bytesOf(document.getElementById("model").textContent.trim()));

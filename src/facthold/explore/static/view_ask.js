@@ -104,7 +104,8 @@ export default {
       const room = Math.max(160, (root.clientWidth || 800) - 110);
       map.set({ n: H * T, columns: T, width: Math.max(8, Math.min(26, Math.floor(room / T))), height: H > 16 ? 9 : 18, left: 62, names: H > 16 ? order.map((g, k) => (k % 2 ? "" : `head ${g}`)) : order.map((g) => `head ${g}`) });
       alternative.again();
-      heads.set(order.slice(0, HEADS).map((g) => {
+      const least = 1e-3 * Math.abs(adds(order[0]));
+      heads.set(order.slice(0, HEADS).filter((g) => Math.abs(adds(g)) >= least).map((g) => {
         let top = 0;
         for (let t = 1; t < T; t++) if (states.attention[t * H + g] > states.attention[top * H + g]) top = t;
         const writes = states.written.subarray(g * d, (g + 1) * d);
