@@ -138,7 +138,8 @@ def test_a_model_that_was_edited_in_the_page_is_opened_by_the_library(name: str,
         const { judgeAll } = await import('facthold/many');
         const after = edited(model, table, 1, given.wins);
         const bytes = fileOf(after.model, after.table);
-        return { file: Buffer.from(bytes).toString('base64'), same: Buffer.from(fileOf(model, table)).toString('base64'),
+        const base64 = (bytes) => Buffer.from(bytes).toString('base64');
+        return { file: base64(bytes), same: base64(fileOf(model, table)),
                  margin: judgeAll(after.model, after.table, { seed: given.seed }).margin };""",
         model=text(known), wins=wins, seed=FRESH,
     )  # fmt: skip

@@ -25,6 +25,7 @@ export default {
     const map = factMap((s, r) => state.set({ subject: s, relation: r, dropped: "" }));
     const first = ui.table("The first to go", ["fact", "the model says", { text: "margin", number: true }, { text: "margin before", number: true }], []);
     const near = ui.table("Facts that the change has moved most", ["fact", "the model says", { text: "margin", number: true }, { text: "margin before", number: true }], []);
+    near.hidden = true; // until there is a change
     const timed = h("p", { class: "small soft timing" });
     const names = Object.keys(MATRICES).filter((name) => ctx.model.m || name === "W_OV");
     const full = () => fullRank(ctx.model, damage.matrix);
@@ -39,13 +40,13 @@ export default {
     let chosen = -1;
     const teach = ui.button("Give it this answer", () => mend(chosen));
     teach.disabled = true;
-    const undo = ui.button("Undo the last change", () => { base = base.before ?? start; report.set("The last change is undone."); near.set([]); brk(); });
+    const undo = ui.button("Undo the last change", () => { base = base.before ?? start; report.set("The last change is undone."); near.hidden = true; brk(); });
     const save = ui.button("Download the model", () => { const now = ctx.now(); download(now.model, now.table); report.set("The file edited.safetensors is a model as facthold ask takes it."); });
 
     root.append(
       card("Break it", "Each fact is asked again whenever you move a slider.", h("div", { class: "sliders" }, noise, bits, matrix, rank), h("div", { class: "row" }, another, whole), recall, first),
       card("All facts", "Each cell is a fact: the darker, the larger its margin; a cross is a fact that is lost. Choose a cell to look into its fact.", map),
-      card("Mend it: another answer for one fact", "A small change (of rank one) of the last matrix is solved for, so that this fact gets the answer and all others keep theirs.",
+      card("Mend it: another answer for one fact", "A small change (of rank one) of the last matrix is solved for, so that this fact gets the answer and the others keep theirs as far as there is room.",
         questionBar(ctx), answer, h("div", { class: "question" }, wins, teach, h("span")), h("div", { class: "row" }, undo, save), report, near),
       timed,
     );
@@ -87,7 +88,7 @@ export default {
       shown = { model, table, now, before };
       root.dataset.recalled = String(now.count);
       timed.dataset.all = String(Math.ceil(1000 * now.seconds));
-      recall.set(`The model recalls ${now.count.toLocaleString("en")} of its ${counted(table.n, "fact")} (${ui.percent(now.recall, 1)}).${now.count < table.n ? " Lost first, by how far they are off:" : " Nearest to being lost:"}`);
+      recall.set(`The model recalls ${now.count.toLocaleString("en")} of its ${counted(table.n, "fact")} (${ui.percent(now.recall, 1)}).${now.count < table.n ? " Those that are furthest off:" : " Nearest to being lost:"}`);
       const order = Array.from(now.margin.keys()).sort((a, b) => now.margin[a] - now.margin[b]).slice(0, SHOWN);
       first.set(order.map(rowOf(model, table, now, before)));
       timed.textContent = `Weights changed in ${timed.dataset.broken ?? 0} ms; all facts: ${timed.dataset.all} ms${timed.dataset.solved ? `; the change was solved for in ${timed.dataset.solved} ms` : ""}.`;
@@ -136,6 +137,7 @@ export default {
       const lost = held.filter((i) => !(now.margin[i] > 0)).slice(0, SHOWN).map((i) => table.question(i));
       report.set(`${question}: ${name} is said in ${Math.round(share * PROBES)} of ${PROBES} fresh prompts. Of the ${counted(held.length, "other fact")} that were right, ${kept.length.toLocaleString("en")} still are${lost.length ? `; lost: ${lost.join("; ")}${held.length - kept.length > lost.length ? " and more" : ""}` : ""}.`);
       const moved = others.sort((a, b) => Math.abs(now.margin[b] - before.margin[b]) - Math.abs(now.margin[a] - before.margin[a])).slice(0, SHOWN);
+      near.hidden = false;
       near.set(moved.map(rowOf(model, table, now, before)));
     }
     state.subscribe(["subject", "relation", "dropped"], () => { drawAnswer(); drawMap(); });
@@ -146,7 +148,7 @@ export default {
       base = start;
       mine = null;
       heal();
-      near.set([]);
+      near.hidden = true;
       report.set("");
       later();
     });
