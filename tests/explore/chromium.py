@@ -38,7 +38,7 @@ class Opened:
         return self.page.locator(f"#view-{name}")
 
     def wait(self, condition: str) -> None:
-        """Until an expression is true in the page. (Playwright's own waiting evaluates text in it, which it forbids.)"""
+        """Until an expression is true in the page, which forbids what Playwright's own waiting does in it."""
         for _ in range(LONGEST * 20):
             if self.page.evaluate(condition):
                 return
