@@ -35,6 +35,7 @@ BASES = {
     "ask": ["model.safetensors France capital", "model.safetensors --file questions.csv"],
     "edit": ["model.safetensors France capital Rome -o new.safetensors"],
     "locate": ["model.safetensors France capital", "model.safetensors --all"],
+    "explore": ["model.safetensors -o new.html", "--relations region --subjects 4 -o new.html"],
     "watch": [
         "facts.csv --steps 8", "facts.csv --steps 8 --optimiser adam",
         "--induction text.txt -K 1 -T 8 -d 8 --steps 2",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
     from facthold._util.keys import derive
     from facthold.context.bigrams import Bigrams
     from facthold.context.sequences import BigramTask
+    from facthold.explore.page import explore
     from facthold.facts.files import read_facts, write_facts
     from facthold.facts.problem import FactualRecall, factual_recall
     from facthold.facts.real import real_facts
@@ -45,14 +46,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors; a test compar
 __all__ = [
     "BigramTask", "Bigrams", "FactTable", "FactholdError", "FactualRecall", "Induction", "LinearMemory",
     "LowRankMemory", "MLPMemory", "Model", "Problem", "Protocol", "Store", "Transformer", "build", "claims", "derive",
-    "factual_recall", "figures", "fit", "induction", "load", "load_model", "make_memory", "plan", "protocol",
+    "explore", "factual_recall", "figures", "fit", "induction", "load", "load_model", "make_memory", "plan", "protocol",
     "random_problem", "random_table", "read_facts", "real_facts", "recipes", "reproduce", "results", "run_figure",
     "save_model", "verify", "write_facts",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
 MODULES = {
-    "facthold": ("plan", "recipes"),
+    "facthold": ("explore", "plan", "recipes"),
     "facthold._util.errors": ("FactholdError",),
     "facthold._util.keys": ("derive",),
     "facthold.context.bigrams": ("Bigrams",),

@@ -86,6 +86,7 @@ COMMANDS = {
     "make --facts": ["make", "--recipe", "values", "--facts", "t.csv", "-d", "12"],
     "ask": ["ask", "m.safetensors", "--file", "q.csv"],
     "facts": ["facts", "elements"],
+    "explore": ["explore", "m.safetensors"],
     "watch": ["watch", "t.csv", "--steps", "1"],
     "watch --induction": ["watch", "--induction", "notes.txt", "--steps", "1"],
     "induction": ["induction", "notes.txt", "--built", "-K", "1", "-T", "8", "-d", "8"],

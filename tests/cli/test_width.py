@@ -49,6 +49,7 @@ COMMANDS = (
     "locate MODEL 'Country 1' capital", "locate MODEL --all", "bits MODEL --bits 8", "bits MODEL --accuracy 0.5",
     "capacity -d 8 --seeds 2 --tolerance 0.2 --store STORE", "make --recipe layerwise -N 16 -d 8 -m 8",
     "make --recipe values -S 4 -R 4 -D 4 -d 16", "build facts.csv -o again.safetensors",
+    "explore MODEL -o page.html", "explore --help",
     "watch facts.csv --steps 40", "induction facts.csv --built -d 48 -T 200",
     "induction facts.csv --built -d 48 -T 64 --random --all",
     "induction facts.csv --built -d 48 -T 64 --prompt 'Country 1,capital'",

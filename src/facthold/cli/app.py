@@ -29,6 +29,7 @@ SECTIONS = {
         "ask": ("ask", "ask a model for a fact, or for a file of them"),
         "edit": ("edit", "change, add or forget a fact in a model, without training"),
         "locate": ("ask", "which heads and neurons hold a fact"),
+        "explore": ("explore", "a page that asks a model and takes it apart, in the browser"),
         "watch": ("watch", "watch facts being learnt, live in the terminal"),
     },
     "Facts in context": {

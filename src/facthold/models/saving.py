@@ -82,6 +82,19 @@ def write_model(
     points: Mapping[str, OnGrid] | None = None, redraw: bool | None = None,
 ) -> Written:  # fmt: skip
     """`save_model`, with weights packed where it is said on which ``points`` of a grid they are; what was written."""
+    contents, arrays, embeddings = model_as_bytes(model, problem, points=points, redraw=redraw)
+    # safetensors' own writer would close the file to all but its owner
+    with writing(path, model_of(type(model).__name__)) as stream:
+        stream.write(contents)
+    weights = [name for name in arrays if not name.startswith("problem.")]
+    return Written(Path(path), len(contents), _size(arrays, weights), _size(arrays, EMBEDDINGS), embeddings)
+
+
+def model_as_bytes(
+    model: eqx.Module, problem: Problem | FactualRecall | None = None, *,
+    points: Mapping[str, OnGrid] | None = None, redraw: bool | None = None,
+) -> tuple[bytes, dict[str, np.ndarray], str]:  # fmt: skip
+    """The contents of the file that `write_model` writes, its arrays, and what is in it of the embeddings."""
     if type(model).__name__ not in MODELS:
         raise ValueError(f"model is {with_article(type(model).__name__)}; only these can be saved: {', '.join(MODELS)}")
     settings = {n: v for n, v in _leaves(model).items() if not (v is None or isinstance(v, ARRAY))}
@@ -100,13 +113,8 @@ def write_model(
             if not np.array_equal(on.weights, arrays.pop(f"model.{name}")):
                 raise ValueError(f"points={name}: these are not the weights of the model")
         arrays |= packed
-    weight_bytes = _size(arrays, arrays)
     arrays |= {f"problem.{n}": a for n, a in solved.items()}
-    contents = tensors_as_bytes(arrays, about)
-    # safetensors' own writer would close the file to all but its owner
-    with writing(path, model_of(about["model"])) as stream:
-        stream.write(contents)
-    return Written(Path(path), len(contents), weight_bytes, _size(arrays, EMBEDDINGS), embeddings)
+    return tensors_as_bytes(arrays, about), arrays, embeddings
 
 
 @checked
