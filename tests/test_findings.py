@@ -18,13 +18,9 @@ NOT_MEASURED: tuple[str, ...] = (
     "lm-matrix-recalls",
     "lm-matrix-capitals",
     "lm-matrix-rank",
-    "lm-truncation",
-    "lm-edit-neighbours",
     "lm-effective-dimension",
     "lm-whitening",
     "lm-any-matrix",
-    "lm-teach-paraphrase",
-    "lm-bits",
 )
 """Claims and quoted figures that have not been measured at preset quick yet, or need the fetched language model: their
 numbers stand in docs/lm.md. The page names them, and the README does not say what they say."""
