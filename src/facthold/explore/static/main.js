@@ -8,10 +8,12 @@ import { State } from "facthold/state";
 import * as ui from "facthold/ui";
 import apart from "facthold/view_apart";
 import ask from "facthold/view_ask";
+import learn from "facthold/view_learn";
 import mend from "facthold/view_mend";
+import store from "facthold/view_store";
 
 /** The views, in the order of their tabs. */
-const VIEWS = [ask, apart, mend];
+const VIEWS = [ask, apart, mend, learn, store];
 
 function context() {
   const file = read(bytesOf(document.getElementById("model").textContent.trim()));
