@@ -132,6 +132,12 @@ def test_a_file_of_questions(models: Path, run: Run) -> None:
     asked = len({row[:2] for row in known.ROWS})
     assert (found["questions"], found["right"], found["share_right"]) == (asked, asked, 1)
     assert (len(found["answers"]), found["rows"]) == (len(known.ROWS), len(known.ROWS))
+    first, one = found["answers"][0], json.loads(run("ask", "m.safetensors", *known.ROWS[0][:2], "--json")[1])
+    assert {name: first[name] for name in ("answer", "right")} == {name: one[name] for name in ("answer", "right")}
+    assert first["margin"] == pytest.approx(one["margin"])  # numbers, as of one question
+    assert first["probability"] == pytest.approx(one["probability"])
+    odd = json.loads(run("ask", "m.safetensors", "--file", "q.csv", "--json")[1])["answers"][-2:]
+    assert [(a["right"], a["problem"]) for a in odd] == [(None, None), (None, "unknown subject")]
 
 
 def test_the_answers_of_a_file_judge_and_not_the_table(models: Path, run: Run) -> None:

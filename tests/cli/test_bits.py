@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import equinox as eqx
@@ -134,7 +135,16 @@ def test_bits_of_no_model_and_of_one_that_knows_too_little(tmp_path: Path, run: 
     path = save_model(tmp_path / "m.safetensors", outer_product(problem), problem)
     code, out, err = run("bits", str(path))
     assert (code, out) == (2, "")
-    assert "ask for less" in err
+    assert "the model as it is recalls" in " ".join(err.split())
+    assert "less than 99.0000%; ask for less with --accuracy" in " ".join(err.split())
+
+
+def test_bits_says_what_the_finest_grid_keeps(saved: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("facthold.measure.quantise.judged_bits", lambda *_: SimpleNamespace(quantised=None, recall=0))
+    code, out, err = run("bits", str(saved))
+    assert (code, out) == (2, "")
+    words = "no grid of at most 16 bits per weight keeps 99.0000%; the finest keep 100.0000% at most"
+    assert words in " ".join(err.split())
 
 
 def test_results_bound_prints_a_line_for_each_kind(tmp_path: Path, run: Run) -> None:

@@ -34,6 +34,7 @@ from facthold._util.files import (
     writing,
 )
 from facthold.knowledge.model import Model
+from facthold.lab.export import to_parquet
 from facthold.lab.store import Store
 from facthold.memory.associations import seeded_problem
 from facthold.recipes import make_memory
@@ -382,6 +383,20 @@ KINDS = {
 def test_the_kind_of_a_file_is_in_its_first_bytes(contents: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(contents)
     assert kind_of(tmp_path / "x") == KINDS[contents]
+
+
+def test_parquet_is_known_by_its_columns(folder: Path, run: Run) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"salary": [1, 2]}), "s.parquet")
+    own = Path("s.parquet").read_bytes()
+    code, _, err = run("facts", "countries", "--subjects", "3", "-o", "s.parquet")
+    assert code == 2
+    assert "is a Parquet file with the columns salary" in err
+    assert Path("s.parquet").read_bytes() == own
+    for n in (3, 2):  # one of facts may be replaced
+        assert run("facts", "countries", "--subjects", str(n), "-o", "f.parquet")[0] == 0
+    with pytest.raises(FactholdError, match="with the columns subject, relation, answer"):
+        to_parquet([], "f.parquet")
 
 
 def test_a_model_is_known_by_its_header(files: dict[str, bytes], folder: Path) -> None:

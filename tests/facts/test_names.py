@@ -35,6 +35,13 @@ def test_names_that_only_look_alike_are_two(one: str, other: str) -> None:
         Names("subject", [one, "else"]).find(other)
 
 
+def test_case_alone_may_decide_between_names_that_accents_tell_apart() -> None:
+    names = Names("subject", ["Zoë", "Zoe", "else"])
+    assert (names.get("zoë"), names.get("zoe"), names.get("ZOË")) == (0, 1, 0)
+    with pytest.raises(UnknownName, match="is not clear: 'Zoë', 'Zoe'"):
+        names.get("zoé")
+
+
 def test_a_folded_name_stays_as_it_is() -> None:
     for name in (name for pair in (*ONE, *TWO) for name in pair):
         assert fold(fold(name)) == fold(name)

@@ -229,6 +229,23 @@ def test_a_fact_is_added_for_a_known_and_for_a_new_subject(outputs: str) -> None
 
 
 @pytest.mark.parametrize("outputs", ["answers", "vocabulary"])
+def test_a_new_subject_is_not_what_other_facts_would_say(outputs: str) -> None:
+    """Of the embeddings that are drawn for a name the first ones are so near to what the model says of each fact that
+    all of them would be lost. Where answers alone can be said, that does not matter."""
+    problem = known.countries(outputs)[1]
+    drawn = tables._draw(problem.phi[: problem.table.S], "subject", "Atlantis", tables.TRIES)
+    own = problem.phi[problem.n_tokens + problem.table.answers].astype(np.float64)
+    F = 0.1 * own + drawn[:4].sum(axis=0)
+    found, s = tables.with_subject(
+        problem, "Atlantis", F, lambda one: -float(np.abs(one.phi[problem.table.S] - drawn[0]).max())
+    )
+    taken = np.abs(found.phi[s] - drawn).max(axis=1).argmin()
+    said = ((F * own).sum(axis=1)[:, None] <= F @ drawn.T).sum(axis=0)
+    assert said[0] == len(F)
+    assert said[taken] == (said.min() if outputs == "vocabulary" else said[0])
+
+
+@pytest.mark.parametrize("outputs", ["answers", "vocabulary"])
 def test_what_is_forgotten_is_not_said(outputs: str) -> None:
     model, problem = known.countries(outputs)
     done = Model(model, problem).forget("South Africa", "capital")

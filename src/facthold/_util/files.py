@@ -55,7 +55,15 @@ GZIP = b"\x1f\x8b"  # what a file packed by gzip begins with
 
 def table_of(columns: Sequence[str], delimiter: str = ",") -> str:
     """The kind of a CSV or TSV file: by its columns, of some the first ones, as the others differ."""
-    table = TABBED if delimiter == "\t" else TABLE
+    return _of_columns(TABBED if delimiter == "\t" else TABLE, columns)
+
+
+def parquet_of(columns: Sequence[str]) -> str:
+    """The kind of a Parquet file, in the same way."""
+    return _of_columns(PARQUET, columns)
+
+
+def _of_columns(table: str, columns: Sequence[str]) -> str:
     for first in GROWING:
         if tuple(columns[: len(first)]) == first:
             return f"{table} that begins with the columns {', '.join(first)}"
@@ -82,11 +90,22 @@ def kind_of(path: Path) -> str:
     with path.open("rb") as stream:
         head = stream.read(LOOKED)
     if not head.startswith(GZIP):
-        return _kind(head, path.stat().st_size)
+        kind = _kind(head, path.stat().st_size)
+        return _kind_of_parquet(path) if kind == PARQUET else kind
     try:
         return packed(_kind(zlib.decompressobj(wbits=31).decompress(head, LOOKED), LOOKED))
     except zlib.error:
         return OTHER
+
+
+def _kind_of_parquet(path: Path) -> str:
+    """By its columns, which stand at its end; without them where it cannot be read."""
+    try:
+        from pyarrow import parquet
+
+        return parquet_of(parquet.read_schema(path).names)
+    except (ImportError, OSError, ValueError):  # pyarrow's errors are of these kinds
+        return PARQUET
 
 
 def _kind(head: bytes, size: int) -> str:

@@ -21,8 +21,14 @@ from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from facthold.knowledge.locate import Location
     from facthold.knowledge.model import Answer, Model
+
+    Judged = tuple[bool | None, float | None]  # whether it is right, and its margin
+    # subject, relation, why there is no answer, or the answer
+    Found = tuple[str, str, str, tuple[Answer, Judged] | None]
 
 COLUMNS = ("subject", "relation", "answer", "margin", "probability", "right")
 VERDICTS = {True: "right", False: "wrong", None: "not in the table"}
@@ -152,10 +158,9 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
     seconds = time.perf_counter() - start
     expected = _by_file(knowledge, answers, [a for *_, a in known])
     judged = [_judged(answer, expected.get((answer.subject, answer.relation))) for answer in answers]
-    answered = iter([(a.answer, margin, f"{a.probability:.6g}", VERDICTS[right]) for a, (right, margin) in
-                     zip(answers, judged, strict=True)])  # fmt: skip
-    cells = [("", "", "", problem) if problem else next(answered) for problem in problems]
-    table = [COLUMNS, *((s, r, *about) for (s, r, _), about in zip(rows, cells, strict=True))]
+    answered = zip(answers, judged, strict=True)
+    asked = zip(rows, problems, strict=True)
+    found = [(s, r, problem, None if problem else next(answered)) for (s, r, _), problem in asked]
     # a question that is asked twice is one
     each = {(a.subject, a.relation): (a, right) for a, (right, _) in zip(answers, judged, strict=True)}
     unknown = {row[:2] for row, problem in zip(rows, problems, strict=True) if problem}
@@ -170,14 +175,34 @@ def _answer_file(knowledge: "Model", file: Path, output: Path | None, noise: int
     if output is not None:
         say_replaced(output)
         with writing(output, table_of(COLUMNS)) as stream:
-            stream.write(as_csv(table).encode())
+            stream.write(_as_table(found).encode())
     if json:
-        print_json(
-            about if output else about | {"answers": [dict(zip(COLUMNS, row, strict=True)) for row in table[1:]]}
-        )
+        print_json(about if output else about | {"answers": [_as_json(*one) for one in found]})
     elif output is None:
-        typer.echo(as_csv(table), nl=False)
+        typer.echo(_as_table(found), nl=False)
     paragraph(_summary(about, len(each) - n, file), err=True)
+
+
+def _as_table(found: "Sequence[Found]") -> str:
+    """A line for each row of the file."""
+    lines: list[tuple[str, ...]] = [COLUMNS]
+    for s, r, problem, answered in found:
+        if answered is None:
+            lines.append((s, r, "", "", "", problem))
+            continue
+        a, (right, margin) = answered
+        said = "" if margin is None else f"{margin:.6g}"
+        lines.append((s, r, a.answer, said, f"{a.probability:.6g}", VERDICTS[right]))
+    return as_csv(lines)
+
+
+def _as_json(s: str, r: str, problem: str, answered: "tuple[Answer, Judged] | None") -> dict[str, Any]:
+    """The same with numbers as numbers, as of one question; ``problem``: why there is no answer."""
+    if answered is None:
+        return dict.fromkeys(COLUMNS) | {"subject": s, "relation": r, "problem": problem}
+    a, (right, margin) = answered
+    values = (s, r, a.answer, margin, a.probability, right)
+    return dict(zip(COLUMNS, values, strict=True)) | {"problem": None}
 
 
 def _summary(about: dict[str, Any], missing: int, file: Path) -> str:
@@ -205,12 +230,12 @@ def _by_file(knowledge: "Model", answers: "list[Answer]", own: list[str]) -> dic
     return expected
 
 
-def _judged(answer: "Answer", expected: set[str] | None) -> tuple[bool | None, str]:
+def _judged(answer: "Answer", expected: set[str] | None) -> "Judged":
     """Whether an answer is right, by the file's answers or else by the table; and its margin, which is the table's:
     none where the file has others."""
     if expected is None or expected == {*answer.expected}:
-        return answer.right, f"{answer.margin:.6g}"
-    return answer.answer in expected, ""
+        return answer.right, answer.margin
+    return answer.answer in expected, None
 
 
 def _as_known(knowledge: "Model", name: str) -> str:

@@ -15,7 +15,7 @@ from facthold.cli.inputs import about_file, file_in_words, refuse, say_replaced,
 from facthold.cli.printing import count, paragraph, percent, print_json, printable, show, working
 from facthold.facts.problem import FactualRecall
 from facthold.lab.fields import Between
-from facthold.measure.grids import SCALES, grid_of_bits
+from facthold.measure.grids import MOST_BITS, SCALES, grid_of_bits
 from facthold.studies.bits.fact_bits import asked_often
 from facthold.theory.bounds import bits_uniform
 
@@ -96,8 +96,15 @@ def bits(
         about |= about_file(write_model(output, kept.model, problem, points=points, redraw=redraw))
     print_json(about) if json else _say(about)
     if kept is None:
+        goal = min(goal for goal, _, _ in found if goal is not None)
+        if before < goal - ROUNDING:
+            raise FactholdError(
+                f"the model as it is recalls {percent(before)}, less than {percent(goal)}; ask for less with --accuracy"
+            )
+        finest = max(guarded.judge(quantise(weights, grid_of_bits(MOST_BITS, scale)).model) for scale in SCALES)
         raise FactholdError(
-            f"no grid keeps so much: {percent(before)} is recalled as it is; ask for less with --accuracy"
+            f"no grid of at most {MOST_BITS} bits per weight keeps {percent(goal)}; the finest keep {percent(finest)} "
+            f"at most, and {percent(before)} is recalled as it is. Ask for less with --accuracy"
         )
 
 

@@ -21,7 +21,7 @@ from facthold.cli.inputs import (
     say_taken,
     writable_file,
 )
-from facthold.cli.printing import count, paragraph, print_json, printable, working
+from facthold.cli.printing import count, hint, paragraph, print_json, printable, working
 from facthold.facts.formats import COLUMNS, source_of
 from facthold.facts.names import UnknownName, blank
 
@@ -230,7 +230,7 @@ def _finish(
         paragraph(f"model: {file_in_words(about)}")
         if packed and end.model is not start.model:
             again = command_line("bits", output, output="packed.safetensors")
-            paragraph(f"the weights were packed in {source} and are floats here; to pack them again: {again}")
+            hint(f"the weights were packed in {source} and are floats here; to pack them again", again)
     if not written:
         names = ", ".join(f"({r.subject}, {r.relation}) in {r.efficacy:.0%}{why}" for r, why in failed[:SHOWN])
         raise FactholdError(

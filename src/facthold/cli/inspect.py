@@ -12,7 +12,7 @@ import typer
 
 from facthold._util.commands import duration
 from facthold._util.errors import FactholdError
-from facthold._util.files import PARQUET, table_of
+from facthold._util.files import parquet_of, table_of
 from facthold._util.memory import check_memory
 from facthold.cli import options as o
 from facthold.cli.app import command
@@ -112,7 +112,7 @@ def results(
         _check_bound(rows, path, json)
     elif csv or parquet:
         output = output or (DEFAULT if parquet else None)
-        writable_file(output, PARQUET if parquet else table_of(["key", "kind", "version"]))
+        writable_file(output, (parquet_of if parquet else table_of)(["key", "kind", "version"]))
         say_replaced(output)
         if parquet:
             export.to_parquet(rows, output or DEFAULT)

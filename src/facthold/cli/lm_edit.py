@@ -11,7 +11,7 @@ from facthold._util.files import OF_EDITS
 from facthold.cli import options as o
 from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.lm import Model, command, opened
-from facthold.cli.printing import count, paragraph, print_json, printable, show, working
+from facthold.cli.printing import count, hint, paragraph, print_json, printable, show, working
 from facthold.lab.fields import Between
 from facthold.lm.fetch import name_of
 
@@ -128,4 +128,4 @@ def edit(
     if lost:
         paragraph(f"no longer said, of earlier edits: {'; '.join(map(printable, lost[:SHOWN]))}")
     again = command_line("lm", "ask", prompt, edits=output, model=model)
-    paragraph(f"{count(len(made), 'edit')} in {output}; to ask the edited model: {again}")
+    hint(f"{count(len(made), 'edit')} in {output}; to ask the edited model", again)

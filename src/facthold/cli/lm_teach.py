@@ -10,7 +10,7 @@ from facthold._util.files import OF_TEACHING
 from facthold.cli import options as o
 from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.lm import Model, command, opened
-from facthold.cli.printing import amount, count, messages, paragraph, print_json, printable, show, working
+from facthold.cli.printing import amount, count, hint, messages, paragraph, print_json, printable, show, working
 from facthold.facts.files import read_facts
 from facthold.lm.fetch import name_of
 from facthold.lm.wordings import RELATION, SUBJECT, TAUGHT, check_template, worded
@@ -95,7 +95,7 @@ def _say(lesson: "Lesson", output: Path, model: str | None, prompt: str) -> None
         more = f"; and {len(lesson.left_out) - SHOWN} more" if len(lesson.left_out) > SHOWN else ""
         messages.print(printable(f"left out: {few}{more}"), markup=False)
     again = command_line("lm", "ask", prompt, taught=output, model=model)
-    paragraph(f"in {output}; to ask: {again}")
+    hint(f"in {output}; to ask", again)
 
 
 def _short(wording: str) -> str:

@@ -60,6 +60,12 @@ def paragraph(text: str, indent: str | None = None, *, first: str | None = None,
     typer.echo(filled(text, indent, first), err=err)
 
 
+def hint(text: str, command: str) -> None:
+    """Print what a command is for, and the command on a line of its own, which is never broken: it is to be pasted."""
+    paragraph(f"{text}:")
+    typer.echo(f"  {command}")
+
+
 def print_json(value: Any) -> None:
     """JSON that every reader takes: what is not a finite number is null."""
     typer.echo(json_text.dumps(_finite(value), indent=1, allow_nan=False, default=str))

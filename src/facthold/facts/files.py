@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from facthold._util.arguments import check_ordered, checked
 from facthold._util.errors import FactholdError, FactholdWarning, brief, check_one_of, optional, shorten
-from facthold._util.files import PARQUET, as_csv, json_of, packed, table_of, writing
+from facthold._util.files import PARQUET, as_csv, json_of, packed, parquet_of, table_of, writing
 from facthold.facts.contents import is_packed
 from facthold.facts.formats import COLUMNS, check_named, ending_of, endings, source_of
 from facthold.facts.names import as_text, blank, clean, look_alike, unfit
@@ -155,8 +155,9 @@ def kind_for(path: Path) -> str:
     ending = ending_of(path, WRITERS)
     if ending is None:
         raise FactholdError(f"{path}: facts are written to files whose names end in {endings(WRITERS)}")
-    table = table_of(COLUMNS, "\t" if ending == ".tsv" else ",")
-    kind = json_of(COLUMNS[0]) if "json" in ending else PARQUET if ending == ".parquet" else table
+    if ending == ".parquet":
+        return packed(PARQUET) if is_packed(path) else parquet_of(COLUMNS)  # packed, its columns are not looked for
+    kind = json_of(COLUMNS[0]) if "json" in ending else table_of(COLUMNS, "\t" if ending == ".tsv" else ",")
     return packed(kind) if is_packed(path) else kind
 
 

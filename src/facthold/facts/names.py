@@ -179,6 +179,9 @@ class Names:
         if (i := self.exact(name)) is not None:
             return i
         like = self._folded.get(fold(name), [])
+        if len(like) > 1:  # then case alone may decide: zoë is Zoë and not Zoe
+            lower = clean(name).casefold()
+            like = [i for i in like if clean(self.names[i]).casefold() == lower] or like
         if len(like) > 1:
             meant = ", ".join(repr(self.names[i]) for i in like[:SUGGESTED])
             raise UnknownName(f"the {self.what} {name!r} is not clear: {meant}; write it as it stands in the table")

@@ -195,9 +195,10 @@ class Model:
                 f"({subject}, {relation}) is in the table; to change its answer, edit it without --add (Model.edit); "
                 "for one more right answer, build the model again with both"
             )
-        problem, a = tables.with_answer(self.problem, _name("answer", answer), self._outputs())
+        F = self._outputs()
+        problem, a = tables.with_answer(self.problem, _name("answer", answer), F)
         if s is None:
-            problem, s = tables.with_subject(problem, subject, knowledge.edit.distinct(self, r))
+            problem, s = tables.with_subject(problem, subject, F, knowledge.edit.distinct(self, r))
         after = tables.added(problem, s, r, a)
         return knowledge.edit.changed(self, after, len(after.table) - 1, a, "add", (a,), in_place)
 

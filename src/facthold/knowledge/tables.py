@@ -35,15 +35,20 @@ def with_answer(problem: FactualRecall, name: str, F: Float[np.ndarray, "facts d
 
 
 def with_subject(
-    problem: FactualRecall, name: str, told_apart: Callable[[FactualRecall], float]
+    problem: FactualRecall, name: str, F: Float[np.ndarray, "facts d"], told_apart: Callable[[FactualRecall], float]
 ) -> tuple[FactualRecall, int]:
     """The problem with a new subject, the last of them, and its number. All later tokens move up by one.
 
-    ``told_apart`` says how well the model sees the last subject of a problem; the best of some embeddings is taken.
+    Where the model may say any token, the new one is a rival for every fact, whose ``F`` is what the model says of it:
+    some embeddings are taken of those that fewest facts would say. ``told_apart`` says how well the model sees the last
+    subject of a problem; the best of these is taken.
     """
     table = problem.table
     larger = _one_more(table, "subject", "S", name)
-    tried = _draw(problem.phi[: table.S], "subject", name, SUBJECT_TRIES).astype(problem.phi.dtype)
+    tried = _draw(problem.phi[: table.S], "subject", name, TRIES).astype(problem.phi.dtype)
+    own = (F * problem.phi[problem.n_tokens + table.answers]).sum(axis=1)
+    said = (own[:, None] <= F @ tried.T).sum(axis=0) if problem.outputs == "vocabulary" else np.zeros(len(tried))
+    tried = tried[np.flatnonzero(said == said.min())[:SUBJECT_TRIES]]
     problems = (replace(problem, table=larger, phi=np.insert(problem.phi, table.S, row, axis=0)) for row in tried)
     return max(problems, key=told_apart), table.S  # one at a time: each has all embeddings
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from facthold._util.errors import optional
-from facthold._util.files import PARQUET, as_csv, table_of, writing
+from facthold._util.files import as_csv, parquet_of, table_of, writing
 from facthold.lab.provenance import Provenance
 from facthold.lab.store import Row, to_json
 
@@ -26,12 +26,12 @@ def to_parquet(rows: Sequence[Row], path: str | Path) -> None:
     """Write Parquet (needs pyarrow). Columns that mix numbers and text are text; what a row lacks is null."""
     pa, pq = optional("Parquet needs pyarrow: pip install 'facthold[parquet]'", "pyarrow", "pyarrow.parquet")
     types = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
-    arrays = {}
-    for name, values in columns(rows).items():
+    arrays, table = {}, columns(rows)
+    for name, values in table.items():
         kind = common_type(values)
         texts = values if kind in types else [None if v is None else _cell_text(v) for v in values]
         arrays[name] = pa.array(texts, types.get(kind, pa.string()))
-    with writing(path, PARQUET) as stream:
+    with writing(path, parquet_of(list(table))) as stream:
         pq.write_table(pa.table(arrays), stream)
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 SCALES = ("array", "matrix", "row")  # for all heads, for each head, or for each row; a memory has no heads
 SCALE_BITS = 32  # a scale is a float32. Built values are sums that nearly cancel: a scale of 16 bits costs them facts.
 GRID_BITS = 18  # for each array: the number of levels (16) and the kind of scales (2)
-MOST_LEVELS = 1 << 16
+MOST_BITS = 16  # of a weight
+MOST_LEVELS = 1 << MOST_BITS
 LADDER = (2, 3, 4, 5, 6, 7, 9, 11, 13, 15, 19, 23, 31, 47, 63, 95, 127, 191, 255, 383, 511, 1023, 2047, 4095, 65535)
 """Levels that are tried."""
 FEW = 4  # up to so many levels all are tried
@@ -41,6 +42,6 @@ class Grid(NamedTuple):
 
 def grid_of_bits(bits: int, scales: str = "matrix", clip: float = math.inf) -> Grid:
     """The grid of 2^bits - 1 multiples of a step, zero among them; of the two signs where there is one bit."""
-    if isinstance(bits, bool) or int(bits) != bits or not 1 <= bits <= 16:
-        raise ValueError(f"bits={bits} must be a whole number from 1 to 16")
+    if isinstance(bits, bool) or int(bits) != bits or not 1 <= bits <= MOST_BITS:
+        raise ValueError(f"bits={bits} must be a whole number from 1 to {MOST_BITS}")
     return Grid(2 if bits == 1 else 2 ** int(bits) - 1, scales, clip)
