@@ -212,7 +212,15 @@ def test_what_cannot_be_written_or_read_is_told_in_one_line(image: Path, tmp_pat
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0, "0.0 s"), (8.44, "8.4 s"), (60.0, "1 min 0 s"), (725.0, "12 min 5 s"), (12e3, "3 h 20 min")],
+    [
+        (0.0, "0.0 s"),
+        (8.44, "8.4 s"),
+        (60.0, "1 min 0 s"),
+        (725.0, "12 min 5 s"),
+        (12e3, "3 h 20 min"),
+        (1.06e6, "12 d 6 h"),
+        (1e20, "3.2e+12 years"),
+    ],
 )
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert duration(seconds) == text

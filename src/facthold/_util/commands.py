@@ -29,8 +29,13 @@ def offered(share: float) -> float:
 
 
 def duration(seconds: float) -> str:
-    """'8.4 s', '12 min 5 s', '3 h 20 min'."""
+    """'8.4 s', '12 min 5 s', '3 h 20 min', '12 d 7 h', '4e+03 years'."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, days = minutes // 60, minutes // (60 * 24)
+    if hours < 48:
+        return f"{hours} h {minutes % 60} min"
+    return f"{days} d {hours % 24} h" if days < 2 * 365 else f"{days / 365.25:.2g} years"
