@@ -87,7 +87,8 @@ def test_steps_are_those_of_the_engine(rule: str, batch: int, norm: bool) -> Non
     for w, run in enumerate(fit(members, protocol)):
         ours = members[w].task.whole(run.model).scores(jnp.arange(DATA.N))
         # a sign of a number that is nearly zero may turn by rounding: it moves a score by a few lr/d at most
-        atol = 0.1 if rule in ("sign", "adam-0") else 2e-3
+        # Muon's singular values are found by their squares there, with half of the digits: 24 steps of them add up
+        atol = {"sign": 0.1, "adam-0": 0.1, "muon": 1e-2}.get(rule, 2e-3)
         np.testing.assert_allclose(found.scores[0, w, 0], ours, atol=atol)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from facthold.lab import Cell, Claim, Judgement, Values
+from facthold.lab import Cell, Claim, Judgement, Values, Verdict
 from facthold.lab.claim import at_least, at_most, worst
 from facthold.lm.fetch import SMOLLM2
 from facthold.studies.judging import all_of, at_preset
@@ -28,12 +28,13 @@ def judge(rows: Sequence[Values]) -> Judgement:
     subjects = [s for r in rows for s in r["subjects"]]
     share, (few, many) = interval_of(subjects, lambda w: saved_by(rows, w, RECALL) / saved_by(rows, w, FITTED))
     chance = float(np.sum([r[GIVEN]["shuffled"] for r in rows]))
+    in_all, in_each = at_least((low, high), LEAST), at_least(least, 0.0)
     return all_of(
         Judgement(
             f"at least {LEAST:g} bits of who has which answer", f"{total:.0f} bits of {len(subjects)} facts",
-            f"95% [{low:.0f}, {high:.0f}], subjects drawn again", at_least((low, high), LEAST),
+            f"95% [{low:.0f}, {high:.0f}], subjects drawn again", in_all, next=_open(in_all),
         ),
-        Judgement("more than 0 in each relation", words, "intervals in brackets", at_least(least, 0.0)),
+        Judgement("more than 0 in each relation", words, "intervals in brackets", in_each, next=_open(in_each)),
         Judgement(
             f"the best answers alone save {SHARE[0]:.2f} to {SHARE[1]:g} of it", f"{share:.2f} of it",
             f"[{few:.2f}, {many:.2f}]", worst(at_least((few, many), SHARE[0]), at_most((few, many), SHARE[1])),
@@ -42,6 +43,11 @@ def judge(rows: Sequence[Values]) -> Judgement:
             f"of shuffled answers at most {CHANCE:g} bits", f"{chance:.0f}", "exact", chance <= CHANCE,
         ),
     )  # fmt: skip
+
+
+def _open(verdict: Verdict) -> str:
+    """What would decide what is not decided: the tables have no more countries."""
+    return "other tables with more facts of each relation" if verdict == "not decided" else ""
 
 
 def claim_cells(preset: str) -> list[Cell]:
