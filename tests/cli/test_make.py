@@ -238,7 +238,7 @@ def test_how_long_it_takes_is_said_before_and_what_nobody_waits_for_is_refused(
 
     monkeypatch.setattr("facthold.cli.inputs.AT_ONCE", 0)
     monkeypatch.setattr("facthold.cli.make.working", begun)
-    for gflops, said in ((1e3, ""), (1e-3, r"asking for .* takes about \d+ (min|h) .* here, or more\n")):
+    for gflops, said in ((1e3, ""), (1e-3, r"asking for .* takes about \d+ (min|h|d) .* here, or more\n")):
         monkeypatch.setattr("facthold.cli.inputs.product_rate", lambda gflops=gflops: gflops)
         code, _, err = run("make", *arguments.split())
         assert (code, re.fullmatch(f"{said}facthold: it has begun\n", err) is not None) == (2, True), err

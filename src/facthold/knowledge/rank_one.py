@@ -31,6 +31,7 @@ RIDGE = 1e-4  # of sum_j (h_j . k)^2 beside the pairs: it decides where no pair 
 STABLE = 1e-8  # of the mean diagonal, on every matrix that is inverted: neurons that no fact uses make it singular
 FEATURES = 1 << 26  # features that are held at once, half a GiB. All else of a change is smaller, or comes in blocks.
 STEPS = (1.0, 0.5, 0.25, 0.1)  # of a least-squares step, that are tried: which pairs fall short may change
+SHORT = 1e-6  # the share by which the start falls short: were it exact, rounding alone would say which pairs count
 
 Vector = Float[np.ndarray, " _"]
 Edited = Int[np.ndarray, " draws"]
@@ -209,14 +210,14 @@ class _Problem:
         )
 
     def start(self) -> Change:
-        """k = C^-1 h / (h^T C^-1 h), and delta the smallest multiple of u_answer with which it wins."""
+        """k = C^-1 h / (h^T C^-1 h), and delta next to the smallest multiple of u_answer with which it wins."""
         h = self.h[self.edited].mean(axis=0)
         c = np.linalg.solve(self.G, h)
         k = c / max(h @ c, 1e-300)
         n, along = len(self.h), self.U @ self.U[self.answer]
         gain = (along[self.answer] - along[self.rivals[n:]]) * self.moves(k)[n:, None]
         reach = self.lacking[n:] / np.maximum(gain, 0.01 * along[self.answer])
-        return Change(k, reach.max(initial=0.0) * self.U[self.answer])
+        return Change(k, (1 - SHORT) * reach.max(initial=0.0) * self.U[self.answer])
 
     def moves(self, k: Vector) -> Float[np.ndarray, " rows"]:
         """h . k: how much of delta each row's prompt gets."""

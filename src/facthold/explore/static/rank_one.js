@@ -6,7 +6,7 @@
 import { addProduct } from "facthold/model";
 import { gram, ridged, solve } from "facthold/linear";
 
-const ROUNDS = 8, RIVALS = 16, FLOOR = 0.6, URGENT = 5, RIDGE = 1e-4, STABLE = 1e-8, STEPS = [1, 0.5, 0.25, 0.1];
+const ROUNDS = 8, RIVALS = 16, FLOOR = 0.6, URGENT = 5, RIDGE = 1e-4, STABLE = 1e-8, STEPS = [1, 0.5, 0.25, 0.1], SHORT = 1e-6;
 
 const dot = (a, b, from = 0) => {
   let sum = 0;
@@ -124,7 +124,7 @@ export function solved(problem) {
     });
     return { k: change.k, delta: solve(ridged(A, d, STABLE), wanted) };
   }
-  /** k = C^-1 h / (h^T C^-1 h), and delta the smallest multiple of u_answer with which it wins. */
+  /** k = C^-1 h / (h^T C^-1 h), and delta next to the smallest multiple of u_answer with which it wins. */
   function start() {
     const mean = new Float64Array(q), target = U.subarray(answer * d, (answer + 1) * d);
     for (const j of edited) for (let i = 0; i < q; i++) mean[i] += h[j * q + i] / edited.length;
@@ -136,7 +136,7 @@ export function solved(problem) {
         reach = Math.max(reach, lacking[at] / Math.max(gain, 0.01 * u[answer]));
       }
     }
-    return { k, delta: target.map((x) => reach * x) };
+    return { k, delta: target.map((x) => (1 - SHORT) * reach * x) };
   }
   /** The change made longer, where the edited fact would not win by half of mu: this one has to be held. */
   function enough(change) {
