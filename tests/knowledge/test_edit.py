@@ -21,7 +21,18 @@ from facthold.knowledge import tables
 from facthold.knowledge.build import build
 from facthold.knowledge.edit import DRAWS, OWN_DRAWS
 from facthold.knowledge.model import FRESH, Model, _pair, load
-from facthold.knowledge.rank_one import RIVALS, Change, Readout, Seen, _Problem, connected, rank_one, readout, see
+from facthold.knowledge.rank_one import (
+    RIVALS,
+    SHORT,
+    Change,
+    Readout,
+    Seen,
+    _Problem,
+    connected,
+    rank_one,
+    readout,
+    see,
+)
 from facthold.knowledge.report import PROBES, Asked, Told, draws_of, named, said_again, specificity, still_held
 from facthold.measure.grids import grid_of_bits
 from facthold.measure.quantise import quantise
@@ -85,7 +96,8 @@ def test_the_start_wins_by_mu_and_leaks_least() -> None:
     h = at.features[3]
     assert h @ start.k == pytest.approx(1)
     scores = (at.F[3] + start.delta) @ problem.U.T
-    assert scores[11] - np.delete(scores, 11).max() == pytest.approx(2.5)
+    won = scores[11] - np.delete(scores, 11).max()
+    assert won == pytest.approx(2.5, rel=10 * SHORT) and won < 2.5  # just short: the pair counts, whatever is rounded
     others = np.delete(at.features, 3, axis=0)
     rng = np.random.default_rng(0)
     for _ in range(10):
