@@ -14,12 +14,13 @@ QUOTED := ladder robustness transfer task storage edits efficiency zipf inductio
 FUZZED := tests/facts/test_any_file.py tests/cli/test_any_input.py tests/_util/test_tensors.py tests/lab/test_claim.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lm-test fuzz mutants kill findings format bench clean
+.PHONY: help install demo test check docs lm-test fuzz mutants kill findings format bench clean
 
 help:
 	@echo "make demo     figures, claims and a report on embedded defaults (minutes)"
 	@echo "make test     check and all tests"
 	@echo "make check    ruff and mypy"
+	@echo "make docs     the site of docs/, in out/site (seconds)"
 	@echo "make lm-test  the tests of the real language model, after 'facthold lm fetch' (a minute)"
 	@echo "make fuzz     thousands of random files, numbers and configs, of which none may end in a traceback (long)"
 	@echo "make mutants  every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"
@@ -34,7 +35,7 @@ install: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "facthold needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,parquet,facts,elements,lm]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs,parquet,facts,elements,lm]'
 	@touch $(STAMP)
 
 demo: $(STAMP)
@@ -54,6 +55,9 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(STAMP)
+	$(BIN)/python docs/website/make.py -o out/site
 
 lm-test: $(STAMP)
 	$(BIN)/python -m pytest -m real_lm -rs tests/lm/test_real.py

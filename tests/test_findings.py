@@ -23,11 +23,11 @@ NOT_MEASURED: tuple[str, ...] = (
     "lm-any-matrix",
 )
 """Claims and quoted figures that have not been measured at preset quick yet, or need the fetched language model: their
-numbers stand in docs/lm.md. The page names them, and the README does not say what they say."""
+numbers stand in docs/lm.md. The page names them, and docs/tour.md does not say what they say."""
 KINDS = ("outer products", "solved", "trained")  # of heads
 QUOTED = (
-    ("README.md", r"store ([\d.]+) bits each", "efficiency", r"([\d.]+) bits per weight", 2),
-    ("README.md", r"outer product stores ([\d.]+) times", "efficiency", r"has ([\d.]+) times the associations", 1),
+    ("docs/tour.md", r"store ([\d.]+) bits each", "efficiency", r"([\d.]+) bits per weight", 2),
+    ("docs/tour.md", r"outer product stores ([\d.]+) times", "efficiency", r"has ([\d.]+) times the associations", 1),
     ("docs/limits.md", r"It is (\d+) \[", "efficiency", r"(\d+) times as near", 0),
     ("docs/limits.md", r"this is (\d+)% of it", "efficiency", r"(\d+)% of 0.83", 0),
     ("docs/dynamics.md", r"step\n?1,(\d+), comes", "hallucination", r"leaves at step 1(\d+)", 0),

@@ -1,0 +1,76 @@
+"""Write the site into out/site: `make docs`. The pages are docs/*.md, the README as the landing page, and what is
+generated here. A link or an anchor that leads nowhere ends it."""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent
+ROOT = DOCS.parent
+ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+FILES = {"LICENSE": "LICENSE.txt", "CITATION.cff": "CITATION.cff", "examples/countries.ipynb": "countries.ipynb"}
+"""Files of the repository that pages link to, and their names in the site, where everything stands in one folder."""
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def links(text: str, source: Path) -> str:
+    """The links of a page of the repository, as they are in the site. A path that is not there is an error."""
+
+    def moved(match: re.Match[str]) -> str:
+        to, anchor = match[1], match[2] or ""
+        if re.match(r"[a-z]+:", to):
+            return match[0]
+        path = (source.parent / to).resolve()
+        if not path.exists():
+            raise SystemExit(f"{source.relative_to(ROOT)} links to {to}, which does not exist")
+        name = str(path.relative_to(ROOT))
+        return f"]({(ROOT_PAGES | FILES).get(name, name.removeprefix('docs/'))}{anchor})"
+
+    return LINK.sub(moved, text)
+
+
+def write_pages(into: Path) -> None:
+    """Everything that Zensical reads, in one folder."""
+    for path in [*DOCS.glob("*.md"), *(ROOT / name for name in ROOT_PAGES)]:
+        name = ROOT_PAGES.get(str(path.relative_to(ROOT)), path.name)
+        (into / name).write_text(links(path.read_text(), path))
+    for name, to in FILES.items():
+        shutil.copy(ROOT / name, into / to)
+    for path in [*HERE.glob("*.css"), *HERE.glob("*.js"), *DOCS.glob("*.gif"), DOCS / "results.json"]:
+        shutil.copy(path, into)
+
+
+def build(output: Path) -> None:
+    """The site in ``output``; what it is made from in ``output`` with -pages behind its name."""
+    if find_spec("zensical") is None:
+        raise SystemExit("the site needs Zensical: pip install 'facthold[docs]'")
+    work = output.with_name(f"{output.name}-pages")
+    shutil.rmtree(work, ignore_errors=True)
+    pages = work / "pages"
+    pages.mkdir(parents=True)
+    write_pages(pages)
+    shutil.copy(HERE / "zensical.toml", work)
+    done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=work, capture_output=True)
+    if done.returncode:
+        said = (done.stdout + done.stderr).decode().split("Traceback")[0]
+        raise SystemExit(f"{said}the site has {said.count('Warning:')} fault(s), named above; pages are in {pages}")
+    shutil.rmtree(output, ignore_errors=True)
+    (work / "html").rename(output)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, default=ROOT / "out" / "site", help="a folder, which is replaced")
+    output = parser.parse_args(arguments).output.resolve()
+    build(output)
+    print(f"written: open {output / 'index.html'} in a browser")
+
+
+if __name__ == "__main__":
+    main()
