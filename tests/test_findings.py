@@ -21,6 +21,7 @@ NOT_MEASURED: tuple[str, ...] = (
     "lm-effective-dimension",
     "lm-whitening",
     "lm-any-matrix",
+    "lm-trained",
 )
 """Claims and quoted figures that have not been measured at preset quick yet, or need the fetched language model: their
 numbers stand in docs/lm.md. The page names them, and docs/tour.md does not say what they say."""

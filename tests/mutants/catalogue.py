@@ -98,6 +98,8 @@ UNTRIED: frozenset[str] = frozenset(
         "real embeddings: streams at the first token",
         "real embeddings: any matrix of what is not separated",
         "real embeddings: one layer that fails is outvoted",
+        "real embeddings: training ends at its first look",
+        "real embeddings: training loses a fifth to them",
         "lm teach: outer products do as well",
         "lm teach: shuffled answers are right too",
         "lm teach: foreign questions get taught answers",

@@ -1,6 +1,6 @@
 """Faults in real embeddings as keys and values of a memory. Their claims need the fetched language model."""
 
-from mutants.harness import Mutant
+from mutants.harness import Mutant, RowsMutant
 
 OF = "studies/lm/test_embeddings.py::test_"
 KEYS = "lm/test_keys.py::test_"
@@ -35,7 +35,7 @@ MUTANTS = (
         "lm/keys.py",
         'keep=[("stream", layer)], at=batch.last,',
         'keep=[("stream", layer)], at=0 * batch.last,',
-        claims=("lm-any-matrix@quick",),
+        claims=("lm-any-matrix@quick", "lm-trained@quick"),
         tests=(f"{KEYS}streams_are_those_of_the_whole_model_at_the_last_token",),
     ),
     Mutant(
@@ -53,4 +53,13 @@ MUTANTS = (
         '    return Judgement(predicted, "; ".join(words), error, verdicts[0], next=undecided)',
         tests=(f"{OF}claims_hold_and_fail",),
     ),
+    Mutant(
+        "real embeddings: training ends at its first look",
+        "studies/lm/embeddings.py",
+        'training_member(memory_recipe("train:linear-code"), problem, 0, seed)], training())[0].best',
+        'training_member(memory_recipe("train:linear-code"), problem, 0, seed)], '
+        "replace(training(), steps=32, futility=None))[0].best",
+        tests=(f"{OF}training_recalls_most_of_what_any_matrix_does",),
+    ),
+    RowsMutant("real embeddings: training loses a fifth to them", "lm-trained@quick", "trained_short"),
 )

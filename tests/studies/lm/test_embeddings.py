@@ -6,7 +6,18 @@ import pytest
 
 from facthold.lab.registry import claim
 from facthold.studies.lm import embeddings_claims
-from facthold.studies.lm.embeddings import ALIKE, ANY, OUTER, RANDOM, RAW, REAL, WHITENED, LmKeys
+from facthold.studies.lm.embeddings import (
+    ALIKE,
+    ANY,
+    OUTER,
+    RANDOM,
+    RAW,
+    REAL,
+    TRAINED,
+    WHITENED,
+    LmKeys,
+    LmTrainedKeys,
+)
 from facthold.studies.lm.embeddings_view import lines
 
 SEEDS = (0, 1, 2, 3)
@@ -27,6 +38,21 @@ def row(
     }
     base = {"layer": layer, "found": found, "predicted": 120.0, "predicted_random": 8000.0, "seeds": SEEDS}
     return base | {"keys": 70.0, "values": 57.0, "whole": 2.5, "d": 576, "offered": 7680, "sub": 48} | more
+
+
+def trained(layer: int = 6, real: float = 320.0) -> dict[str, Any]:
+    """What training recalls over four seeds; of random embeddings it is 330 or so."""
+    found = {REAL: [real * f for f in (0.98, 1.0, 1.02, 1.0)], RANDOM: [332, 330, 328, 331]}
+    base = {"layer": layer, "seeds": SEEDS, "sub": 48, "offered": 2048}
+    return base | {"found": {source: {TRAINED: numbers} for source, numbers in found.items()}}
+
+
+def test_the_claim_on_trained_memories_holds_and_fails() -> None:
+    judge = claim("lm-trained").judge
+    assert judge([trained(6), trained(12)]).verdict == "holds"
+    assert judge([trained(6), trained(12, real=250)]).verdict == "fails"  # one layer is enough
+    assert judge([trained(6, real=330 * embeddings_claims.KEPT)]).verdict == "not decided"
+    assert "trained in 48 directions: N 320 (314 to 326), random ones 330" in lines([trained()])[0]
 
 
 @pytest.mark.parametrize(
@@ -66,3 +92,11 @@ def test_a_cell_finds_more_whitened_than_as_they_are() -> None:
     assert found["predicted"] < 0.5 * found["predicted_random"]
     assert 0.5 < real[OUTER][0] / found["predicted"] < 2
     assert 0.7 < real[ANY][0] / found["found"][RANDOM][ANY][0] < 1.4
+
+
+def test_training_recalls_most_of_what_any_matrix_does() -> None:
+    """No training finds more than there is, up to the hundredth that it may miss."""
+    sizes: dict[str, Any] = {"layer": 2, "names": 200, "sub": 8, "seeds": (0,)}
+    found, most = LmTrainedKeys(**sizes).run()["found"], LmKeys(**sizes).run()["found"]
+    for source in (REAL, RANDOM):
+        assert 0.6 * most[source][ANY][0] < found[source][TRAINED][0] < 1.3 * most[source][ANY][0]

@@ -9,7 +9,18 @@ import numpy as np
 from facthold.lab import Cell, Claim, Judgement, Values, worst
 from facthold.lab.claim import Interval, Verdict, at_least, near
 from facthold.studies.judging import around, at_preset, mean_and_error
-from facthold.studies.lm.embeddings import ANY, OUTER, PRESETS, RANDOM, REAL, WHITENED, cells
+from facthold.studies.lm.embeddings import (
+    ANY,
+    OUTER,
+    PRESETS,
+    RANDOM,
+    REAL,
+    TRAINED,
+    WHITENED,
+    Grid,
+    key_cells,
+    trained_cells,
+)
 from facthold.studies.lm.where_claims import ONE_MODEL
 
 FACTOR = 2.0  # within which the participation ratios are to predict N
@@ -72,13 +83,16 @@ def judge_any(rows: Sequence[Values]) -> Judgement:
     return judge_ratios(stated, rows, of, lambda interval: at_least(interval, math.log2(KEPT)))
 
 
-def _cells(preset: str) -> list[Cell]:
-    return cells(at_preset(PRESETS, preset))
+def judge_trained(rows: Sequence[Values]) -> Judgement:
+    of = lambda r: ratios(r["found"][REAL][TRAINED], r["found"][RANDOM][TRAINED])  # noqa: E731
+    stated = f"N of a trained memory, real over random embeddings, at least {KEPT:g}"
+    return judge_ratios(stated, rows, of, lambda interval: at_least(interval, math.log2(KEPT)))
 
 
-def claim(id: str, statement: str, judge: Any) -> Claim:
+def claim(id: str, statement: str, judge: Any, cells: Callable[[Grid], list[Cell]] = key_cells) -> Claim:
     return Claim(
-        id, "section 3, with a real language model's embeddings", f"{statement} ({ONE_MODEL}).", _cells, judge,
+        id, "section 3, with a real language model's embeddings", f"{statement} ({ONE_MODEL}).",
+        lambda preset: cells(at_preset(PRESETS, preset)), judge,
         changed="stated after one draw of names and tokens had been seen at these layers, and judged on other draws of "
         "the same names",
     )  # fmt: skip
@@ -102,6 +116,12 @@ ANY_MATRIX = claim(
     f"have at least {KEPT:g} of what random ones have, at every layer",
     judge_any,
 )
+TRAINED_MEMORY = claim(
+    "lm-trained",
+    "Real embeddings cost a trained memory little: in as many random directions it recalls of them at "
+    f"least {KEPT:g} of what it recalls of random ones, at every layer",
+    judge_trained, trained_cells,
+)  # fmt: skip
 
 
 def spread(found: Numbers) -> tuple[float, float, float] | None:

@@ -5,7 +5,19 @@ from typing import TYPE_CHECKING
 
 from facthold.lab import Figure, Values, style
 from facthold.lm.fetch import SMOLLM2
-from facthold.studies.lm.embeddings import ALIKE, ANY, OF, OUTER, PRESETS, RANDOM, RAW, REAL, SOURCES, WHITENED, cells
+from facthold.studies.lm.embeddings import (
+    ALIKE,
+    ANY,
+    OUTER,
+    PRESETS,
+    RANDOM,
+    RAW,
+    REAL,
+    SOURCES,
+    TRAINED,
+    WHITENED,
+    cells,
+)
 from facthold.studies.lm.embeddings_claims import at_least_found, spread
 
 if TYPE_CHECKING:
@@ -14,22 +26,34 @@ if TYPE_CHECKING:
 LEAST = 2.0  # where "fewer than the search asks for" is drawn
 
 
+def split(rows: Sequence[Values]) -> tuple[list[Values], list[Values]]:
+    """Rows of constructions, and rows of trained memories."""
+    trained = [r for r in rows if TRAINED in r["found"][REAL]]
+    return [r for r in rows if r not in trained], trained
+
+
 def draw(rows: Sequence[Values]) -> "style.Canvas":
-    canvas, axes = style.panels(3, width=4.6, height=4.0)
+    rows, trained = split(rows)
+    canvas, axes = style.panels(4, width=4.6, height=4.0, rows=2)
+    if trained:
+        _draw(axes[3], trained, TRAINED, f"trained, in {trained[0]['sub']} random directions")
+        style.legend(axes[3], loc="best")
+    if not rows:
+        return canvas
     _draw(axes[0], rows, OUTER, "outer products, from their means")
     layers = [r["layer"] for r in rows]
     style.guide(axes[0], layers, [max(r["predicted"], LEAST) for r in rows], r"random in $\sqrt{D_E D_U}$ dimensions")
     axes[0].axhline(rows[0]["predicted_random"], color="0.6", lw=1, label="random in d dimensions")
     _draw(axes[1], rows, WHITENED, "whitened on both sides")
     _draw(axes[2], rows, ANY, f"any matrix, in {rows[0]['sub']} random directions")
-    for one in axes:
+    for one in axes[:3]:
         style.legend(one, loc="best")
     return canvas
 
 
 def _draw(axes: "Axes", rows: Sequence[Values], method: str, title: str) -> None:
     for i, source in enumerate(SOURCES):
-        if method not in OF[source]:
+        if method not in rows[0]["found"].get(source, ()):
             continue
         inside = [(r["layer"], s) for r in rows if (s := spread(r["found"][source][method])) is not None]
         if inside:
@@ -42,7 +66,7 @@ def _draw(axes: "Axes", rows: Sequence[Values], method: str, title: str) -> None
         style.points(axes, beyond, i, marker="^", ls="none", label=f"{SOURCES[source]}: at least so many")
     axes.set(title=title, xlabel="layer whose stream is the key", ylabel="N of which 99% are recalled")
     axes.set_xticks([r["layer"] for r in rows])
-    if method == ANY:
+    if method in (ANY, TRAINED):
         axes.set_ylim(bottom=0)
     else:
         axes.set_yscale("log")
@@ -50,7 +74,7 @@ def _draw(axes: "Axes", rows: Sequence[Values], method: str, title: str) -> None
 
 
 def lines(rows: Sequence[Values]) -> list[str]:
-    found = []
+    found, (rows, trained) = [], split(rows)
     for r in rows:
         each = [f"{name} {_number(r, source, method)}" for name, source, method in (
             ("outer product", REAL, OUTER), ("as they are", REAL, RAW), ("whitened", REAL, WHITENED),
@@ -63,7 +87,11 @@ def lines(rows: Sequence[Values]) -> list[str]:
             f"{r['predicted']:.0f}, by d {r['predicted_random']:.0f}; any matrix in {r['sub']} directions "
             f"{_number(r, REAL, ANY)}, random ones {_number(r, RANDOM, ANY)}"
         )
-    return found
+    return found + [
+        f"layer {r['layer']}, trained in {r['sub']} directions: N {_number(r, REAL, TRAINED)}, random ones "
+        f"{_number(r, RANDOM, TRAINED)}"
+        for r in trained
+    ]
 
 
 def _number(row: Values, source: str, method: str) -> str:
@@ -78,7 +106,8 @@ FIGURE = Figure(
     "lm-embeddings", "Real embeddings against random ones", "section 3, with a real language model's embeddings",
     f"A linear memory of d x d weights added to {SMOLLM2.name} (preset smoke: to a made-up model of three layers): "
     "keys are streams at the last tokens of names of cities, values are unembeddings of as many tokens, f*(x) = x. The "
-    "largest N of which 99% are recalled, beside Gaussian embeddings of the same covariance and random ones. D: "
+    "largest N of which 99% are recalled, beside Gaussian embeddings of the same covariance and random ones; the last "
+    "panel: by training, of which 99% are recalled at some look. D: "
     "participation ratio, from the mean.",
     PRESETS, cells, draw, says=lines,
 )  # fmt: skip
