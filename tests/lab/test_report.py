@@ -4,6 +4,7 @@ import base64
 import shlex
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +18,7 @@ from facthold._util.errors import FactholdError
 from facthold.lab.api import Drawn
 from facthold.lab.figure import Figure
 from facthold.lab.provenance import Provenance
-from facthold.lab.report import COLOURS, figure_section, render, write_report
+from facthold.lab.report import COLOURS, STATIC, Contents, render, write_report
 from facthold.lab.store import Row, Rows
 from facthold.measure.scaling import Fit
 
@@ -90,6 +91,10 @@ def image(tmp_path: Path) -> Path:
     return path
 
 
+def contents(*drawings: Drawn, claims: Sequence[dict[str, Any]] = (), **more: Any) -> Contents:
+    return Contents(drawings, claims, ORIGIN, **more)
+
+
 def drawn(image: Path, text: str = "") -> Drawn:
     """A figure whose texts are ``text``, where it is given."""
     figure = Figure(
@@ -101,18 +106,15 @@ def drawn(image: Path, text: str = "") -> Drawn:
     return Drawn(figure, text or "smoke", Rows([row]), [fit], [], [image])
 
 
-@pytest.fixture
-def section(image: Path) -> dict[str, Any]:
-    return figure_section(drawn(image))
-
-
 def test_everything_is_on_the_page(image: Path, tmp_path: Path) -> None:
-    path = write_report(tmp_path / "report.html", [drawn(image)], [claim()], ORIGIN)
+    page = contents(drawn(image), claims=[claim()], found=["One thing was found."])
+    path = write_report(tmp_path / "report.html", page)
     assert path == tmp_path / "report.html"
     page = Page(path.read_text("utf-8"))
     cells = page.words("td") + page.words("th")
-    for text in ("theorem-1", "theorem 1", "N <= d^2", "1", "1.235", "–", "✓ holds"):
-        assert text in cells
+    everything = [text for _, text in page.texts]
+    for text in ("theorem-1", "theorem 1", "N <= d^2", "1.235", "✓ holds", "One thing was found."):
+        assert text in everything
     for text in ("linear memory", "1.988", "0.25", "[1.9, 2.05]", "12"):
         assert text in cells
     for text in (
@@ -129,24 +131,22 @@ def test_everything_is_on_the_page(image: Path, tmp_path: Path) -> None:
     assert "Figure 1" in page.words("h2")
     assert "Capacity against size (figure 1)" in page.words("figcaption")
     assert any("1 min 15 s" in text for text in page.words("p"))
-    assert any("holds: 1" in text for text in page.words("p"))
+    assert "Of 1 claim that was checked, 1 holds." in page.words("li")
 
 
-def test_what_comes_from_outside_is_escaped(section: dict[str, Any], image: Path) -> None:
-    nasty = figure_section(drawn(image, NASTY))
+def test_what_comes_from_outside_is_escaped(image: Path) -> None:
     claims = [dict.fromkeys(claim(), NASTY) | {"verdict": "fails"}]
-    text = render([section, nasty], claims, ORIGIN)
+    text = render(contents(drawn(image), drawn(image, NASTY), claims=claims, found=[NASTY]))
     page = Page(text)
-    assert page.attributes("script") == []
-    assert "<script" not in text
+    assert "<script>alert" not in text
     assert any(shlex.quote(NASTY) in found for found in page.words("code"))
-    for tag in ("h2", "figcaption", "td", "th", "caption", "a"):
+    for tag in ("h2", "figcaption", "td", "th", "caption", "a", "li"):
         assert any(NASTY in found for found in page.words(tag)), tag
     assert any(NASTY in (attributes["alt"] or "") for attributes in page.attributes("img"))
 
 
-def test_pictures_are_inside_the_page_and_nothing_is_outside(section: dict[str, Any], image: Path) -> None:
-    text = render([section], [claim()], ORIGIN)
+def test_pictures_are_inside_the_page_and_nothing_is_outside(image: Path) -> None:
+    text = render(contents(drawn(image), claims=[claim()]))
     page = Page(text)
     (picture,) = page.attributes("img")
     head, _, data = (picture["src"] or "").partition(",")
@@ -161,14 +161,16 @@ def test_pictures_are_inside_the_page_and_nothing_is_outside(section: dict[str, 
     assert "@import" not in text
 
 
-def test_the_page_is_little_more_than_its_pictures(section: dict[str, Any], image: Path) -> None:
+def test_the_page_is_little_more_than_its_pictures(image: Path) -> None:
     image.write_bytes(png() + bytes(200_000))
-    text = render([section], [claim()], ORIGIN)
-    assert len(text.encode()) < image.stat().st_size * 4 / 3 + 10_000  # base64 takes 4 letters for 3 bytes
+    text = render(contents(drawn(image), claims=[claim()]))
+    own = sum(len(file.read_bytes()) for file in STATIC.iterdir())
+    assert len(text.encode()) < image.stat().st_size * 4 / 3 + own + 10_000  # base64 takes 4 letters for 3 bytes
 
 
-def test_readers_find_their_way(section: dict[str, Any]) -> None:
-    page = Page(render([section], [claim(), claim(id="theorem-2", verdict="fails")], ORIGIN))
+def test_readers_find_their_way(image: Path) -> None:
+    claims = [claim(), claim(id="theorem-2", verdict="fails"), claim(id="theorem-3", verdict="not run", measured=None)]
+    page = Page(render(contents(drawn(image), claims=claims, related={"1": ["theorem-1", "theorem-3"]})))
     assert page.attributes("html") == [{"lang": "en"}]
     metas = page.attributes("meta")
     assert any(meta.get("charset") == "utf-8" for meta in metas)
@@ -180,32 +182,47 @@ def test_readers_find_their_way(section: dict[str, Any]) -> None:
     assert len(page.words("h1")) == 1
 
 
-@pytest.mark.parametrize(("verdict", "colour"), COLOURS.items())
+@pytest.mark.parametrize(("verdict", "colour"), [pair for pair in COLOURS.items() if pair[0] != "not run"])
 def test_a_verdict_has_a_colour_and_a_mark(verdict: str, colour: str) -> None:
-    page = Page(render([], [claim(verdict=verdict)], ORIGIN))
+    page = Page(render(contents(claims=[claim(verdict=verdict)])))
     assert [a["class"] for a in page.attributes("td") if a.get("class") in COLOURS.values()] == [colour]
 
 
+def test_claims_that_were_not_run_are_folded_away() -> None:
+    missing = claim(id="theorem-2", verdict="not run", measured=None, error=None, next="run facthold lm fetch")
+    page = Page(render(contents(claims=[claim(), missing])))
+    assert "1 not run" in page.words("summary")
+    assert [row["id"] for row in page.attributes("tr") if "data-verdict" in row] == ["claim-theorem-1"]
+    assert "run facthold lm fetch" in page.words("span")
+
+
+def test_a_figure_shows_its_own_claims_and_no_others(image: Path) -> None:
+    claims = [claim(statement="of this one"), claim(id="theorem-2", statement="of another")]
+    page = Page(render(contents(drawn(image), claims=claims, related={"1": ["theorem-1"]})))
+    assert [text for text in page.words("li") if text.startswith("of ")] == ["of this one"]
+    assert "#claim-theorem-1" in [link["href"] for link in page.attributes("a")]
+
+
 def test_a_page_without_anything_is_still_a_page() -> None:
-    page = Page(render([], [], ORIGIN))
-    assert "Figures: 0 (preset –)." in page.words("p")
+    page = Page(render(contents()))
+    assert any("figures: 0, preset" in text for text in page.words("p"))
 
 
 def test_a_second_report_replaces_the_first(image: Path, tmp_path: Path) -> None:
     path = tmp_path / "page" / "report.html"
     path.parent.mkdir()
-    write_report(path, [], [], ORIGIN)
-    write_report(path, [drawn(image)], [], ORIGIN)
+    write_report(path, contents())
+    write_report(path, contents(drawn(image)))
     assert "Figure 1" in path.read_text("utf-8")
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_what_cannot_be_written_or_read_is_told_in_one_line(image: Path, tmp_path: Path) -> None:
     with pytest.raises(FactholdError, match=f"{tmp_path} is a folder"):
-        write_report(tmp_path, [drawn(image)], [], ORIGIN)
+        write_report(tmp_path, contents(drawn(image)))
     image.unlink()
     with pytest.raises(FactholdError, match="draw it again: facthold figure 1") as error:
-        write_report(tmp_path / "report.html", [drawn(image)], [], ORIGIN)
+        write_report(tmp_path / "report.html", contents(drawn(image)))
     assert str(image) in str(error.value)
     assert not (tmp_path / "report.html").exists()
 

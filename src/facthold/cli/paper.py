@@ -122,6 +122,9 @@ def reproduce(
     judge: str | None = o.option(
         "--claims", "Judge these, with commas between, or all (default: those that share results with the figures)."
     ),
+    model: Annotated[
+        Path | None, o.named("--model", "Let the page ask this model; what `explore` and `watch` made lies beside it.")
+    ] = None,
 ) -> None:
     """Everything at once: figures, their claims (all, where all figures are made), and one page with all of it."""
     place, changes = find_place(workers, ray), read_config(config, names or list(registry.figures()), preset)
@@ -141,7 +144,7 @@ def reproduce(
     with CellProgress("figures and claims", store) as progress:
         done = api.reproduce(
             *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,
-            judge=[claim.id for claim in claims], options=given(store, output, config),
+            judge=[claim.id for claim in claims], model=model, options=given(store, output, config),
         )  # fmt: skip
     for drawn in done.figures:
         _print_fits(drawn)

@@ -6,8 +6,9 @@ from facthold.lab.cells import Cell, Result, TableCell
 from facthold.lab.claim import Claim, Judgement, Verdict, at_least, at_most, near, worst
 from facthold.lab.figure import Figure, Values
 from facthold.lab.registry import cells_of
+from facthold.lab.summary import Finding
 
 __all__ = [
-    "FLOAT_BITS", "Account", "Cell", "Claim", "Figure", "Judgement", "Result", "TableCell", "Values", "Verdict",
-    "at_least", "at_most", "cells_of", "near", "of_accuracy", "of_goal", "style", "worst",
+    "FLOAT_BITS", "Account", "Cell", "Claim", "Figure", "Finding", "Judgement", "Result", "TableCell", "Values",
+    "Verdict", "at_least", "at_most", "cells_of", "near", "of_accuracy", "of_goal", "style", "worst",
 ]  # fmt: skip

@@ -19,9 +19,10 @@ from facthold.lab.places import Place
 from facthold.lab.provenance import provenance
 from facthold.lab.registry import claims as claims
 from facthold.lab.registry import figures as figures
-from facthold.lab.report import NUMBERS, write_report, write_results
+from facthold.lab.report import NUMBERS, Contents, write_report, write_results
 from facthold.lab.runner import Listener, run_cells
 from facthold.lab.store import Rows, Store, default_store_path
+from facthold.lab.summary import sentences, show
 from facthold.measure.scaling import Fit
 
 AnyStore = Store | str | Path | None
@@ -135,13 +136,14 @@ class Reproduced:
 def reproduce(
     *names: str, preset: str = "quick", changes: Mapping[str, Changes] | None = None, out: str | Path,
     store: AnyStore = None, place: Place | None = None, listener: Listener | None = None, figures_only: bool = False,
-    judge: Sequence[str] | None = None, options: Changes | None = None,
+    judge: Sequence[str] | None = None, model: str | Path | None = None, options: Changes | None = None,
 ) -> Reproduced:  # fmt: skip
     """Figures (all, or these), claims, and one page: ``fh.reproduce("fig6", preset="smoke", out="out").page``.
 
     Claims are those that ``judge`` names; else every one where all figures are made, or those that share cells with the
-    figures that are named, or none with ``figures_only``. The commands on the page have these ``options`` of the
-    command line (default: the store and the folder).
+    figures that are named, or none with ``figures_only``. The page asks ``model``, a file, and links to what lies
+    beside it: the page that `explore` made of it, and the run of `watch`. The commands on the page have these
+    ``options`` of the command line (default: the store and the folder).
     """
     start, changes = time.perf_counter(), changes or {}
     wanted, left_out = figures_for(names, preset, changes)
@@ -149,6 +151,7 @@ def reproduce(
     # Everything in one run, so that all cores are busy to the end; figures and claims share cells.
     cells = all_cells(wanted, asked, preset, changes)
     check_outputs(report_files(wanted, preset, changes, Path(out)), path_of(store))
+    shown = None if model is None else show(Path(model), Path(out) / REPORT)
     with opened(store, cells=cells) as kept:
         run_cells(cells, kept, listener, place=place, title="figures and claims")
         drawn = [
@@ -156,10 +159,34 @@ def reproduce(
         ]
         judged = [_judged(claim, preset, kept) for claim in asked]
         options = {"store": kept.path, "output": out} if options is None else options
-    about, claimed = provenance(time.perf_counter() - start), [claim.as_json() for claim in judged]
-    page = write_report(Path(out) / REPORT, drawn, claimed, about, options)
-    numbers = write_results(Path(out) / RESULTS, drawn, claimed, about, preset)
+        found = _found(drawn, judged, preset, kept)
+    contents = Contents(
+        drawn, [claim.as_json() for claim in judged], provenance(time.perf_counter() - start), options, found, shown,
+        _related(drawn, asked, preset),
+    )  # fmt: skip
+    page = write_report(Path(out) / REPORT, contents)
+    numbers = write_results(Path(out) / RESULTS, contents, preset)
     return Reproduced(drawn, judged, page, numbers, left_out)
+
+
+def _found(drawn: Sequence[Drawn], judged: Sequence[Judged], preset: str, store: Store) -> list[str]:
+    """The sentences with which a page of these begins."""
+    figures = {one.figure.name: one.rows for one in drawn if not one.missing}
+    run = {claim.id for claim in judged if claim.verdict != "not run"}
+
+    def rows_of(name: str) -> Rows:
+        if name in figures or name not in run:
+            return figures.get(name, Rows())
+        return store.rows(keys=[cell.key for cell in registry.claim(name).cells(preset)])
+
+    return sentences(list(registry.findings().values()), rows_of)
+
+
+def _related(drawn: Sequence[Drawn], asked: Sequence[Claim], preset: str) -> dict[str, list[str]]:
+    """The claims that are judged on cells of each figure."""
+    keys = {claim.id: {cell.key for cell in claim.cells(preset)} for claim in asked if not lacking(claim, preset)}
+    rows = {one.figure.name: {row.key for row in one.rows} for one in drawn}
+    return {name: [id for id, cells in keys.items() if cells & own] for name, own in rows.items()}
 
 
 def report_files(figures: Sequence[Figure], preset: str, changes: Mapping[str, Changes], out: Path) -> dict[Path, str]:

@@ -36,6 +36,10 @@ class Figure:
     """Power laws through the points; none where nothing is fitted."""
     says: Callable[[Sequence[Values]], list[str]] = lambda rows: []
     """Numbers of the figure in words, where they are no power laws."""
+    sees: str = ""
+    """What one should see in it, in a sentence: the picture's subtitle."""
+    differs: str = ""
+    """Where we do it otherwise than the paper or the lecture."""
 
     def grid(self, preset: str, changes: Mapping[str, Any] | None = None) -> Any:
         """The grid of a preset, with the values of a config file put in; a key it does not have is refused."""

@@ -8,6 +8,7 @@ from facthold._util.plugins import defined, modules
 from facthold.lab.cells import KINDS, Cell
 from facthold.lab.claim import Claim
 from facthold.lab.figure import Figure
+from facthold.lab.summary import Finding
 
 STUDIES = "facthold.studies"
 
@@ -25,6 +26,11 @@ def figures() -> Mapping[str, Figure]:
 def claims() -> Mapping[str, Claim]:
     """Every claim by name, in the order of the studies: ``fh.claims()["gradient-step"].statement``."""
     return defined(STUDIES, Claim, "id")
+
+
+def findings() -> Mapping[str, Finding]:
+    """Every sentence with which a report may begin, by name, in its order."""
+    return defined(STUDIES, Finding)
 
 
 def kinds() -> Mapping[str, type[Cell]]:

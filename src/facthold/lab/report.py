@@ -1,6 +1,5 @@
-"""One HTML page with every figure, every claim and where they come from, that needs nothing but itself."""
+"""One HTML page with what was found, every claim and every figure, that needs nothing but itself."""
 
-import base64
 import dataclasses
 import json
 from collections import Counter
@@ -13,67 +12,83 @@ from facthold._util.errors import FactholdError
 from facthold._util.files import PAGE, json_of, writing
 from facthold.lab.claim import MEANINGS
 from facthold.lab.provenance import Provenance
+from facthold.lab.summary import Shown, as_uri, tally
 
 if TYPE_CHECKING:
     from facthold.lab.api import Drawn
 
 TITLE = "facthold: factual recall in transformers"
 NUMBERS = json_of("preset")  # of what kind the file is that `write_results` makes
+STATIC = Path(__file__).with_name("static")
 COLOURS = {"holds": "good", "drifts": "drift", "not decided": "open", "fails": "bad", "runs": "open", "not run": "open"}
 MARKS = {"good": "✓", "drift": "↘", "bad": "✗", "open": "○"}
 NOTHING = "–"
-CLAIM = ("id", "place", "statement", "predicted", "measured", "error", "drift", "next", "changed", "verdict")
-FIT = ("name", "slope", "constant", "interval", "n")  # columns of claims and of fits
+NOT_RUN = "not run"
+FIT = ("name", "slope", "constant", "interval", "n")  # columns of fits
 
 
-def write_report(
-    path: str | Path, drawn: "Sequence[Drawn]", claims: Sequence[Mapping[str, Any]], provenance: Provenance,
-    options: Mapping[str, Any] | None = None,
-) -> Path:  # fmt: skip
-    """Write the page and return its path; the figures' commands have these ``options``, such as the store."""
-    page = render([figure_section(one, options) for one in drawn], claims, provenance)
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What the page says."""
+
+    drawn: "Sequence[Drawn]"
+    claims: Sequence[Mapping[str, Any]]
+    provenance: Provenance
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # of the figures' commands, such as the store
+    found: Sequence[str] = ()  # the sentences with which it begins
+    shown: Shown | None = None  # a model
+    related: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)  # the claims of each figure
+
+
+def write_report(path: str | Path, contents: Contents) -> Path:
+    """Write the page and return its path."""
+    page = render(contents)
     with writing(path, PAGE) as stream:
         stream.write(page.encode())
     return Path(path)
 
 
-def write_results(
-    path: str | Path, drawn: "Sequence[Drawn]", claims: Sequence[Mapping[str, Any]], provenance: Provenance, preset: str
-) -> Path:
+def write_results(path: str | Path, contents: Contents, preset: str) -> Path:
     """What the page says in numbers, as JSON: every claim's verdict, every figure's fits and notes."""
     results = {
-        "preset": preset, "provenance": dataclasses.asdict(provenance), "claims": list(claims),
-        "figures": [one.as_json() | {"files": [file.name for file in one.files]} for one in drawn],
+        "preset": preset, "provenance": dataclasses.asdict(contents.provenance), "found": list(contents.found),
+        "claims": list(contents.claims),
+        "figures": [one.as_json() | {"files": [file.name for file in one.files]} for one in contents.drawn],
     }  # fmt: skip
     with writing(path, NUMBERS) as stream:
         stream.write((json.dumps(results, indent=1) + "\n").encode())
     return Path(path)
 
 
-def figure_section(drawn: "Drawn", options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """One figure, as the page shows it: with its picture as a data URI, and the command that made it."""
-    figure, made = drawn.figure, drawn.command(**options or {})
+def figure_section(drawn: "Drawn", contents: Contents) -> dict[str, Any]:
+    """One figure, as the page shows it: with its picture as a data URI, its claims, and the command that made it."""
+    figure, made = drawn.figure, drawn.command(**contents.options)
     image = next(file for file in drawn.files if file.suffix == ".png")
     try:
-        data = base64.b64encode(image.read_bytes()).decode()
+        data = as_uri(image.read_bytes(), "image/png")
     except OSError as error:
         raise FactholdError(f"cannot read {image}: {error.strerror or error}; draw it again: {made}") from error
+    ids = contents.related.get(figure.name, ())
     return {
-        "title": figure.title, "caption": f"{figure.caption} ({figure.place})", "command": made,
-        "preset": drawn.preset, "data": f"data:image/png;base64,{data}", "fits": [fit.as_json() for fit in drawn.fits],
+        "title": figure.title, "caption": f"{figure.caption} ({figure.place})", "command": made, "sees": figure.sees,
+        "differs": figure.differs, "preset": drawn.preset, "data": data, "fits": [fit.as_json() for fit in drawn.fits],
+        "notes": drawn.notes, "claims": [claim for claim in contents.claims if claim["id"] in ids],
         "seconds": sum(row.provenance.seconds for row in drawn.rows),
     }  # fmt: skip
 
 
-def render(sections: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, Any]], provenance: Provenance) -> str:
+def render(contents: Contents) -> str:
     """The page as text."""
     import jinja2
+    from markupsafe import Markup
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("facthold.lab"), autoescape=True, trim_blocks=True, lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters |= {"text": _text, "duration": duration}
+    claims, provenance = contents.claims, contents.provenance
+    sections = [figure_section(one, contents) for one in contents.drawn]
     counts = Counter(claim["verdict"] for claim in claims)
     origin = {
         "facthold": provenance.facthold, "commit": provenance.commit, "date": provenance.date,
@@ -82,9 +97,13 @@ def render(sections: Sequence[Mapping[str, Any]], claims: Sequence[Mapping[str, 
     }  # fmt: skip
     return environment.get_template("report.html").render(
         title=TITLE, sections=sections, claims=claims, provenance=provenance, origin=origin, marks=MARKS,
-        colours=COLOURS, meanings=MEANINGS, claim_columns=CLAIM, fit_columns=FIT,
-        verdicts=", ".join(f"{verdict}: {count}" for verdict, count in counts.most_common()) or "none",
+        colours=COLOURS, meanings=MEANINGS, fit_columns=FIT, found=contents.found, shown=contents.shown,
+        run=[claim for claim in claims if claim["verdict"] != NOT_RUN],
+        not_run=[claim for claim in claims if claim["verdict"] == NOT_RUN],
+        tally=tally(claims, list(MEANINGS)),
+        counts={word: counts[word] for word in MEANINGS if word in counts and word != NOT_RUN},
         presets=", ".join(dict.fromkeys(section["preset"] for section in sections)) or NOTHING,
+        css=Markup(STATIC.joinpath("report.css").read_text()), script=Markup(STATIC.joinpath("report.js").read_text()),
     )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ from facthold.theory import bounds
 LARGE = 32  # smallest d of the fitted constant on the left: below it the constant still drifts
 BITS = (2, 32)  # per parameter, of the bounds that are drawn: as large language models use them, and float32
 Sizes = Pairs  # (d, m)
+LADDER_MLP = "train:mlp-code"  # the trained MLP of the ladder
+FIXED_LAW = "mlp, fixed outputs: N = m d / c"
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,10 @@ def by_capacity(rows: Sequence[Values]) -> list[str]:
     return sorted(largest, key=lambda name: (largest[name]["N"] or 0) / largest[name]["n_params"])
 
 
+def fixed_fits(rows: Sequence[Values]) -> list[Fit]:
+    return _law(FIXED_LAW, [r for r in rows if r["N"] is not None], capacity)
+
+
 FIGURES = (
     Figure(
         "fig1", "Capacity of trained linear and MLP memories", "figure 1",
@@ -227,7 +233,7 @@ FIGURES = (
         # the search starts from this figure's own guide line
         lambda grid: [Capacity.near(m * d / bounds.MLP_FIXED_CONSTANT, grid, d=d, m=m) for d, m in grid.sizes],
         plot_fixed,
-        lambda rows: _law("mlp, fixed outputs: N = m d / c", [r for r in rows if r["N"] is not None], capacity),
+        fixed_fits,
     ),
     Figure(
         "ladder", "Every construction and training, with the information bound", "beyond the paper",
