@@ -46,7 +46,9 @@ demo: $(STAMP)
 	$(BIN)/facthold build out/countries.csv -o out/countries.safetensors
 	$(BIN)/facthold ask out/countries.safetensors France capital
 	$(BIN)/facthold watch countries -o out/watch
-	$(BIN)/facthold reproduce fig1 fig5 fig6 ladder --claims $(subst $(space),$(comma),$(DEMO_CLAIMS) $(FIGURE_CLAIMS)) --store out/demo.sqlite -o out
+	$(BIN)/facthold explore out/countries.safetensors -o out/countries.html
+	$(BIN)/facthold reproduce fig1 fig5 fig6 ladder --claims $(subst $(space),$(comma),$(DEMO_CLAIMS) $(FIGURE_CLAIMS)) --model out/countries.safetensors --store out/demo.sqlite -o out
+	@echo "open out/report.html in a browser; it links to the model of all countries, out/countries.html"
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
