@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+import statements
+
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parent
 ROOT = DOCS.parent
@@ -40,10 +43,19 @@ def write_pages(into: Path) -> None:
     for path in [*DOCS.glob("*.md"), *(ROOT / name for name in ROOT_PAGES)]:
         name = ROOT_PAGES.get(str(path.relative_to(ROOT)), path.name)
         (into / name).write_text(links(path.read_text(), path))
+    for name, text in statements.pages():
+        (into / name).write_text(text)
     for name, to in FILES.items():
         shutil.copy(ROOT / name, into / to)
     for path in [*HERE.glob("*.css"), *HERE.glob("*.js"), *DOCS.glob("*.gif"), DOCS / "results.json"]:
         shutil.copy(path, into)
+
+
+def config() -> str:
+    """What Zensical is told, with a line of the menu for each statement."""
+    text = (HERE / "zensical.toml").read_text()
+    lines = [f'    {{ "{one["title"]}" = "{one["id"]}.md" }},' for one in statements.statements()]
+    return text.replace("    # statements: one line for each, by make.py", "\n".join(lines))
 
 
 def build(output: Path) -> None:
@@ -55,7 +67,7 @@ def build(output: Path) -> None:
     pages = work / "pages"
     pages.mkdir(parents=True)
     write_pages(pages)
-    shutil.copy(HERE / "zensical.toml", work)
+    (work / "zensical.toml").write_text(config())
     done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=work, capture_output=True)
     if done.returncode:
         said = (done.stdout + done.stderr).decode().split("Traceback")[0]
