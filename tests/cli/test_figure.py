@@ -80,6 +80,13 @@ def test_figure_as_json_then_drawn_again_without_computing(tiny: Path, run: Run)
             "twice.toml: in the config of fig6, sizes has [6, 6] twice; give",
         ),
         (["reproduce", "fig1", "--config", "twice.toml", "--dry-run"], "linear_d has 8 twice; give each once"),
+        (
+            ["reproduce", "fig1", "fig6", "--config", "many.toml", "--dry-run"],
+            "many.toml: unknown key in the config of fig1 'linear', 'nothing'; did you mean 'linear_d'? choose one of: "
+            "linear_d, linear_method, mlp_method, mlp_sizes, n_seeds, tolerance; fig1.n_seeds in the config must be a "
+            "whole number, not 1.5; in the config of fig1, linear_d=0 must be at least 1; in the config of fig6, "
+            "n_seeds=0 must be at least 1",
+        ),
         (["figure", "fig6", "--config", "zero.toml"], "zero.toml has nothing about fig6; write [fig6] and keys below"),
         (["figure", "fig6", "--config", "nothing.toml", "--dry-run"], "nothing.toml has nothing about fig6; write"),
         (["figure", "fig77", "--config", "nothing.toml"], "unknown figure 'fig77'"),
@@ -99,6 +106,9 @@ def test_bad_input_is_one_clear_line(
     (folder / "bad.toml").write_text("[fig1]\nlinear = [8]\n")
     (folder / "broken.toml").write_text("[fig1\n")
     (folder / "empty.toml").write_text("[fig1]\nlinear_d = []\nmlp_sizes = []\n")
+    (folder / "many.toml").write_text(
+        "[fig1]\nlinear = [8]\nn_seeds = 1.5\nlinear_d = [0]\nnothing = 1\n[fig6]\nn_seeds = 0\n"
+    )
     (folder / "nothing.toml").write_text("")
     (folder / "twice.toml").write_text("[fig6]\nsizes = [[6, 6], [6, 6]]\n[fig1]\nlinear_d = [8, 8]\n")
     (folder / "zero.toml").write_text("[fig1]\nlinear_d = [0]\n")

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +111,20 @@ def test_list_names_all_and_shows_the_presets_of_a_figure_as_a_config(folder: Pa
     (folder / "same.toml").write_text(run("list", "--figure", "fig1")[1])
     usual, same = (run("figure", "fig1", *config, "--dry-run")[1] for config in ((), ("--config", "same.toml")))
     assert same == usual
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+@pytest.mark.parametrize("name", registry.figures())
+def test_what_is_shown_of_a_figure_is_its_config(
+    name: str, columns: int, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Empty lists included, and at any width; so are the presets in comments."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    wanted, shown = registry.figure(name), run("list", "--figure", name)[1]
+    _, *texts = re.split("^# preset (?:smoke|quick|paper)(?:,.*|)$", shown, flags=re.MULTILINE)
+    for preset, text in zip(wanted.presets, texts, strict=True):
+        config = tomllib.loads(re.sub("^# ", "", text, flags=re.MULTILINE))[name]
+        assert wanted.grid("smoke", config) == wanted.presets[preset]
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,12 @@ def test_config_changes_the_grid_and_refuses_unknown_keys() -> None:
             fig1.grid("smoke", changes)
 
 
+def test_values_that_go_together_are_put_in_together() -> None:
+    """M = 20 alone would be refused beside the d = 8 of the preset."""
+    grid = figure("scaling").grid("smoke", {"M": 20, "d": [32, 64, 128]})
+    assert (grid.M, grid.d) == (20, (32, 64, 128))
+
+
 def test_config_has_the_variants_of_the_public_code() -> None:
     induction = figure("induction")
     public = {"optimiser": "sgd-momentum", "unit": False, "scaled": True, "everywhere": True}
@@ -132,7 +138,7 @@ def test_config_has_the_variants_of_the_public_code() -> None:
     assert all(getattr(cell, name) == value for cell in trained for name, value in public.items())
     with pytest.raises(FactholdError, match="must be True or False, not 1"):
         induction.grid("smoke", {"unit": 1})
-    with pytest.raises(ValueError, match="unknown optimiser 'sgdm'"):
+    with pytest.raises(FactholdError, match="unknown optimiser 'sgdm'"):
         induction.cells(induction.grid("smoke", {"optimiser": "sgdm"}))
 
 

@@ -4,7 +4,7 @@ import difflib
 import importlib
 import math
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -68,12 +68,13 @@ def check_range(name: str, values: Any, size: int) -> None:
         raise ValueError(f"{name} must lie between 0 and {size - 1}, not {values.min()} to {values.max()}")
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> ValueError:
-    """A misspelt name is an error that lists the names that exist, the nearest first."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name[:LONGEST], names, n=1) if isinstance(name, str) else ()
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return ValueError(f"unknown {what} {brief(name)}; {hint}choose one of: {', '.join(names)}")
+def unknown(what: str, name: str | Sequence[str], known: Iterable[str]) -> ValueError:
+    """A misspelt name is an error that lists the names that exist, the nearest first; so are several."""
+    names, strays = sorted(known), [name] if isinstance(name, str) or not isinstance(name, Sequence) else name
+    near = [difflib.get_close_matches(one[:LONGEST], names, n=1) for one in strays if isinstance(one, str)]
+    likely = " and ".join(dict.fromkeys(repr(one) for found in near for one in found))
+    hint = f"did you mean {likely}? " if likely else ""
+    return ValueError(f"unknown {what} {', '.join(map(brief, strays))}; {hint}choose one of: {', '.join(names)}")
 
 
 def shorten(text: str, most: int = LONGEST) -> str:

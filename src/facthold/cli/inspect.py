@@ -18,7 +18,7 @@ from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.cells import facts_found
 from facthold.cli.inputs import say_replaced, writable_file
-from facthold.cli.printing import count, paragraph, print_json, show, working
+from facthold.cli.printing import count, filled, paragraph, print_json, show, working
 from facthold.lab import export, registry
 from facthold.lab.accounts import SLACK, Account
 from facthold.lab.api import opened, unknown_kind
@@ -31,6 +31,7 @@ from facthold.train.protocols import PROTOCOLS
 DEFAULT = Path("facthold-results.parquet")
 USUAL = "quick"  # the preset that commands take
 MEMORY_A_BYTE = 8  # of a store: its rows as Python has them
+GLUE = "\N{NO-BREAK SPACE}"  # where a line must not end
 SHORTEST, LONGEST = 0.01, 600  # seconds for one measurement of `bench`
 
 
@@ -46,10 +47,9 @@ def list_(
             return print_json(presets)
         for preset, grid in presets.items():  # as --config reads them; JSON values are TOML
             typer.echo(f"# preset {preset}" + ("" if preset == USUAL else ", in comments: a file has each figure once"))
-            lines = [f"[{figure}]", *(f"{key} = {json_text.dumps(v, ensure_ascii=False)}" for key, v in grid.items())]
             first, further = (None, None) if preset == USUAL else ("# ", "#   ")
-            for line in lines:  # arrays may go over lines
-                paragraph(line, further, first=first)
+            for line in (f"[{figure}]", *(_config_line(key, value) for key, value in grid.items())):
+                typer.echo(filled(line, further, first).replace(GLUE, " "))
             typer.echo("")
         return
     of_recipes = [
@@ -82,6 +82,12 @@ def list_(
             paragraph(f"  {row[name]} ({', '.join(row[part] for part in rest)})")
             paragraph(row[text], "      ")
         typer.echo()
+
+
+def _config_line(key: str, value: Any) -> str:
+    """A key as a config has it. TOML lets a line end after a comma within brackets, and not elsewhere."""
+    text = json_text.dumps(value, ensure_ascii=False, separators=(",\n", ": "))  # a text has no line ends in JSON
+    return f"{key} = {text}".replace(" ", GLUE).replace("\n", " ")
 
 
 @command()

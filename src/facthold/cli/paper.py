@@ -231,6 +231,7 @@ def read_config(path: Path | None, names: Sequence[str], preset: str) -> Mapping
         about = asked[0] if len(asked) == 1 else "these figures"
         shows = hint("list", figure=asked[0])
         raise FactholdError(f"{path} has nothing about {about}; write [{asked[0]}] and keys below it, as in: {shows}")
+    wrong = []
     for name in (name for name in asked if name in tables):
         registry.figure(name).grid(preset)  # not the file's fault
         try:
@@ -238,7 +239,9 @@ def read_config(path: Path | None, names: Sequence[str], preset: str) -> Mapping
         except MissingPackage:
             raise
         except (FactholdError, ValueError) as error:
-            raise FactholdError(f"{path}: {error}") from error
+            wrong.append(str(error))
+    if wrong:
+        raise FactholdError(f"{path}: {'; '.join(wrong)}")
     return tables
 
 

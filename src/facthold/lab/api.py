@@ -258,24 +258,13 @@ def lacking(claim: Claim, preset: str) -> str:
 
 
 def figure_cells(figure: Figure, preset: str, changes: Changes | None = None) -> list[Cell]:
-    grid = figure.grid(preset)
     try:
-        changed = figure.grid(preset, changes) if changes else grid
-        for name, value in (changes or {}).items():
-            if (one := repeated(value)) is not None and repeated(getattr(grid, name, ())) is None:
-                raise ValueError(f"{name} has {one} twice; give each once")
-        cells = figure.cells(changed)
+        cells = figure.cells(figure.grid(preset, changes))
     except ValueError as error:  # of a field of the grid or of a cell, which do not know whose they are
         raise ValueError(f"in the config of {figure.name}, {error}" if changes else str(error)) from error
     if not cells:
-        raise FactholdError(f"the changes leave nothing of {figure.name} to compute: all its lists are empty")
+        raise FactholdError(f"the changes leave nothing of {figure.name} to compute; give one or more in its lists")
     return cells
-
-
-def repeated(values: Any) -> Any:
-    """The first that is there twice: it would be counted twice, and make an error look smaller than it is."""
-    many = list(values) if isinstance(values, list | tuple) else []
-    return next((one for i, one in enumerate(many) if one in many[:i]), None)
 
 
 def path_of(store: AnyStore) -> Path:

@@ -78,10 +78,14 @@ Shares = Annotated[tuple[float, ...], Each(Share, distinct=True)]
 def check_fields(instance: Any) -> None:
     """Refuse values that the types of a dataclass's fields do not allow; None is allowed where the type has it."""
     cls: Any = type(instance)
-    for name, rules in _checked(cls).items():
-        value = getattr(instance, name)
-        for rule in rules if value is not None else ():
-            rule.check(name, value)
+    for name in _checked(cls):
+        check_field(cls, name, getattr(instance, name))
+
+
+def check_field(cls: Any, name: str, value: Any) -> None:
+    """The same for one field by its name."""
+    for rule in _checked(cls)[name] if value is not None else ():
+        rule.check(name, value)
 
 
 @cache

@@ -11,7 +11,7 @@ from facthold._util.errors import FactholdError, brief, check_number, find, unkn
 from facthold._util.files import PNG, SVG, writing
 from facthold.lab import style
 from facthold.lab.cells import Cell
-from facthold.lab.fields import check_fields
+from facthold.lab.fields import check_field, check_fields
 from facthold.measure.scaling import Fit
 
 SMOKE = "smoke"  # shows that everything runs, and decides nothing
@@ -42,15 +42,36 @@ class Figure:
     """Where we do it otherwise than the paper or the lecture."""
 
     def grid(self, preset: str, changes: Mapping[str, Any] | None = None) -> Any:
-        """The grid of a preset, with the values of a config file put in; a key it does not have is refused."""
-        grid = find("preset", preset, self.presets)
-        hints = get_type_hints(type(grid))
+        """The grid of a preset, with the values of a config file put in. All that is wrong with single keys is said at
+        once, before any cell is made; then whether their values go together."""
+        grid, values = find("preset", preset, self.presets), {}
+        hints, wrong = get_type_hints(type(grid)), []
+        if strays := [name for name in changes or {} if name not in hints]:
+            wrong.append(str(unknown(f"key in the config of {self.name}", strays, hints)))
         for name, value in (changes or {}).items():
-            if name not in hints:
-                raise FactholdError(str(unknown(f"key in the config of {self.name}", name, hints)))
-            grid = replace(grid, **{name: _typed(f"{self.name}.{name}", value, hints[name])})
+            if name in hints:
+                try:
+                    values[name] = self._value(grid, name, value, hints[name])
+                except FactholdError as error:
+                    wrong.append(str(error))
+        if wrong:
+            raise FactholdError("; ".join(wrong))
+        grid = replace(grid, **values)
         check_fields(grid)
         return grid
+
+    def _value(self, grid: Any, name: str, value: Any, hint: Any) -> Any:
+        """A value of the config as the grid has it. A list may be empty where that of some preset is."""
+        if value == [] and any(getattr(other, name) == () for other in self.presets.values()):
+            return ()
+        typed = _typed(f"{self.name}.{name}", value, hint)
+        try:
+            check_field(type(grid), name, typed)
+            if (one := repeated(value)) is not None and repeated(getattr(grid, name)) is None:
+                raise ValueError(f"{name} has {one} twice; give each once")
+        except ValueError as error:
+            raise FactholdError(f"in the config of {self.name}, {error}") from error
+        return typed
 
     def save(self, rows: Sequence[Values], folder: Path, preset: str) -> list[Path]:
         """Draw the rows as PNG and SVG: the same bytes each time."""
@@ -72,6 +93,12 @@ class Figure:
     def files(self, folder: Path, preset: str) -> dict[Path, str]:
         """The pictures that `save` writes, and of which kind they are."""
         return {folder / f"{self.name}-{preset}.{ending}": kind for ending, kind in (("png", PNG), ("svg", SVG))}
+
+
+def repeated(values: Any) -> Any:
+    """The first that is there twice: it would be counted twice, and make an error look smaller than it is."""
+    many = list(values) if isinstance(values, list | tuple) else []
+    return next((one for i, one in enumerate(many) if one in many[:i]), None)
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:
