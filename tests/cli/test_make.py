@@ -127,6 +127,18 @@ def test_a_sparse_file_with_shared_answers_goes_into_weights(
         assert json.loads(run(*arguments, *recipe, "--on-conflict", "first")[1])["several_answers"] == 0
 
 
+def test_why_not_all_is_recalled_is_said_where_no_size_would_do(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "xor.csv"
+    path.write_text("subject,relation,answer\ns,r,a\ns,q,b\nt,r,b\nt,q,a\n")
+    arguments = ("make", "--recipe", "values", "--facts", str(path), "-d", "16", "-T", "8")
+    code, out, _ = run(*arguments)
+    assert code == 0
+    assert "no sum of a part for s and a part for r holds these 4 facts" in " ".join(out.split())
+    about = json.loads(run(*arguments, "--json")[1])
+    assert about["recall"] < 1
+    assert about["never"].startswith("no sum of a part")
+
+
 MEMORY = [
     ("-N 0", "-N 0 must be at least 1"),
     ("-N -5", "-N -5"),

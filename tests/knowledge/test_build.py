@@ -108,6 +108,20 @@ def test_what_sums_cannot_hold_is_held_by_neurons() -> None:
     assert build(table).report.recipe == "gated"
 
 
+def test_what_sums_hold_in_part_is_counted_as_right_and_not_by_a_margin() -> None:
+    """No sums hold this table, though no two of its relations contradict each other: its scores have no margin of 1,
+    and two thirds of its answers win."""
+    table = FactTable.from_matrix(((2 * np.arange(10)[:, None] + 5 * np.arange(3)) % 11).astype(np.int32), A=11)
+    heard: list[str] = []
+    built = build(table, recipe="values", accuracy=0.6, say=heard.append)
+    assert built.report.recall >= 0.6
+    assert any(re.search(r" 6\d\.\d\d% right, 0\.00% by a margin of 1 or more", news) for news in heard)
+    with pytest.raises(FactholdError, match="cannot hold these facts: no sum of a part for s"):
+        build(table, recipe="values")
+    with pytest.raises(FactholdError, match=r"; 0\.[6-8]\d* at most, .*; no sum of a part for s .* these \d+ facts"):
+        build(table, recipe="values", accuracy=0.95)
+
+
 def test_a_table_that_is_too_large_for_a_recipe_is_refused_before_anything_is_made() -> None:
     table = random_table(4000, 40, 8, key=derive("t"))
     with pytest.raises(FactholdError, match=r"would start from .* parameters for 4000 subjects and 40 relations"):

@@ -298,6 +298,22 @@ def test_facts_have_their_own_sizes_and_refusals() -> None:
     assert "gated" not in refused
 
 
+def test_what_attention_alone_may_not_hold_is_never_recommended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a linear program; where the table is too large for it, that is said, and another recipe is recommended."""
+    table = FactTable.from_matrix(((2 * np.arange(10)[:, None] + 5 * np.arange(3)) % 11).astype(np.int32), A=11)
+    rows = {row.name: row for row in plan(table).rows}
+    assert "no sum of a part for s and a part for r" in str(rows["values"].reason)
+    monkeypatch.setattr("facthold.construct.sums.LARGEST", 10)
+    found = plan(table.take(np.arange(len(table))), accuracy=1.0)
+    rows = {row.name: row for row in found.rows}
+    assert rows["values"].reason is None
+    assert "not known whether" in str(rows["values"].doubt)
+    assert found.rows[0].name == "values"  # it would be the smallest
+    assert found.best is not None
+    assert found.best.doubt is None
+    assert "not known whether" in repr(found)
+
+
 def test_at_chance_no_model_is_planned() -> None:
     assert plan(subjects=10, relations=3, answers=4, accuracy=0.25).at_chance
     assert not plan(subjects=10, relations=3, answers=4, accuracy=0.25).rows

@@ -180,6 +180,7 @@ def _transformer(recipe: FactRecipe, given: dict[str, Any], output: Path | None)
         "draws": g["draws"], "n_params": model.n_params, "n_embeddings": problem.n_embeddings,
         "recall": float(right.mean()), "always_recalled": always,
         "facts_per_param": always / model.n_params, **_margins(margins), "seconds": seconds, **about,
+        "never": recipe.refuses(table) if always < len(table) else None,
     }  # fmt: skip
 
 
@@ -322,4 +323,6 @@ def _say_transformer(a: dict[str, Any], place: str) -> None:
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}); {a['facts_per_param']:.4g} "
         f"facts per parameter that are always right; embeddings, beside them: {a['n_embeddings']:,} numbers"
     )
+    if a["never"]:
+        paragraph(a["never"])
     inputs.say_table(a)

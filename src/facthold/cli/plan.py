@@ -106,6 +106,8 @@ def _say(made: Plan, table: FactTable | None, given_bits: float | None, file: st
         paragraph(made.out_of_reach)
     for reason in dict.fromkeys(row.reason for row in made.rows if row.reason is not None):
         paragraph(f"{', '.join(row.name for row in made.rows if row.reason == reason)}: {reason}")
+    for doubt in dict.fromkeys(row.doubt for row in shown if row.doubt is not None):
+        paragraph(f"{', '.join(row.name for row in shown if row.doubt == doubt)}: {doubt}; so not recommended")
     _warn(shown)
     goals = {row.name: row.question.accuracy for row in shown if row.question is not None}
     for goal in sorted({*goals.values()} - {q.accuracy}):

@@ -22,7 +22,6 @@ from facthold.construct import attention
 from facthold.construct.attention import RESIDUAL, assemble, check_dimension, reading_rows, separating_keys
 from facthold.construct.readout import RIDGE, convex, layerwise, ridge, ridge_readout, whiten
 from facthold.construct.solve import Wanted, cross_entropy, least_cross_entropy
-from facthold.construct.sums import check_sums
 from facthold.facts.problem import FactualRecall
 from facthold.memory.associations import Problem
 from facthold.memory.embeddings import host_generator
@@ -104,15 +103,14 @@ def solved_values(problem: FactualRecall, d_h: int = 1, *, how: str = "convex") 
     """H = ceil(S / d_h) + ceil(R / d_h) heads that select one token per dimension, and the best values for them.
 
     ``how``: 'convex' (least cross entropy) or 'ridge' (least squares onto the one-hot answers). The latter adds up
-    how often s and how often r have an answer, so that a frequent answer of r can win at any d. A table that no sums
-    hold at any size is refused (`construct.sums`).
+    how often s and how often r have an answer, so that a frequent answer of r can win at any d. Of a table that no sums
+    hold at any size (`construct.sums`) it recalls a part.
     """
     check_dimension(problem)
     check_positive(d_h=d_h)
     check_one_of("solve of the values", how, ("convex", "ridge"))
     if d_h >= problem.d:
         raise ValueError(f"d_h={d_h} tokens and EOS cannot be told apart in d={problem.d}; take d_h < d")
-    check_sums(problem.table)
     subsets = attention.partition(problem, d_h)
     u = solve_values(problem, how)
     tokens = np.concatenate(attention.asked_tokens(problem))

@@ -8,15 +8,20 @@ subject. Then u_s[a] + u_r[a] > u_s[b] + u_r[b] and u_s[b] + u_q[b] > u_s[a] + u
 Each subject with both relations demands such an order of two answers, whatever the embeddings and the size. Where the
 demands of one pair of relations go round in a circle, no weights meet them; s1 -> (a, b), s2 -> (b, a) is the smallest
 case. Subjects and relations may change places. With two relations in all (or two subjects) no circle means that sums
-exist; with more of both it proves nothing.
+exist. With more of both a linear program decides, in the numbers u_s[a] and u_r[a] of answers that s and r have: one
+that they do not have may be as low as one likes, so that a rival is an answer of both s and r. A number that is only
+ever wanted large, or only small, meets all that is demanded of it; what is left when these are taken out is mostly
+nothing, which decides tables of any size.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
-from scipy.sparse import csr_array
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, hstack
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from facthold._util.commands import count
@@ -29,13 +34,41 @@ MOST_PAIRS = 1 << 24
 round, where that is less work)."""
 STARTS = 64  # answers from which a shortest circle is looked for, where none has length two
 NAMED = 4  # facts that a message names
+MOST_JOINED = 1 << 23  # pairs of facts that share a subject (or a relation) and are looked at for rivals
+LARGEST = 1 << 13  # demands of a linear program, which then takes seconds
+EXACT = 1e-6  # by which what a linear program has shown may be off, where multipliers sum to 1 and margins are 1
 
 Rows = Int[np.ndarray, " _"]
 
 
+class Decision(NamedTuple):
+    """Whether sums hold a table. Neither a conflict nor a doubt: they do."""
+
+    conflict: Rows | None  # facts, as rows of the table, that no sums hold together
+    doubt: str | None = None  # why it is not known
+
+
+@lru_cache(maxsize=1)  # `plan` asks for the conflict and for the doubt
+def decide(table: FactTable) -> Decision:
+    """By circles, by what remains of the demands, and by a linear program where that is small."""
+    if (circle := contradiction(table)) is not None:
+        return Decision(circle)
+    found = _by_program(table, np.arange(len(table)))  # of several right answers the first is to win
+    if found.conflict is None or not len(table.also):
+        return found
+    single = _by_program(table, np.setdiff1d(np.arange(len(table)), table.also[:, 0]))
+    return Decision(single.conflict, "which of several right answers has to win is open")
+
+
+def doubt(table: FactTable) -> str | None:
+    """Why it is not known whether sums hold this table; None: they do, or `check_sums` refuses it."""
+    found = decide(table)
+    return None if found.conflict is not None else found.doubt
+
+
 def check_sums(table: FactTable) -> None:
     """Refuse a table that no sum of a part for s and a part for r can hold."""
-    if (rows := contradiction(table)) is None:
+    if (rows := decide(table).conflict) is None:
         return
     named = ", ".join(f"{table.question(i)} -> {table.name('answers', table.answers[i])}" for i in rows[:NAMED])
     more = f" and {len(rows) - NAMED} more" if len(rows) > NAMED else ""
@@ -131,6 +164,68 @@ def _shortest_through(v: int, graph: Any, into: Any) -> list[int]:
     while nodes[-1] != v:
         nodes.append(int(before[nodes[-1]]))
     return nodes[::-1]
+
+
+def _by_program(table: FactTable, rows: Rows) -> Decision:
+    """Whether sums exist in which a* wins each of these facts."""
+    if (demands := _rivals(table, rows)) is None:
+        return Decision(None, f"more than {MOST_JOINED:,} pairs of facts share a subject and a relation")
+    i, a = demands
+    right = _numbers(table, i, table.answers[i])
+    wrong = _numbers(table, i, a)
+    while len(i):  # u that is only wanted large, or only small, meets each demand that it is in
+        held = (np.isin(right, wrong) & np.isin(wrong, right)).all(axis=1)
+        if held.all():
+            break
+        i, right, wrong = i[held], right[held], wrong[held]
+    if len(i) > LARGEST:
+        return Decision(None, f"{len(i):,} comparisons of answers depend on each other, and {LARGEST:,} can be decided")
+    return _solved(i, right, wrong) if len(i) else Decision(None)
+
+
+def _numbers(table: FactTable, i: Rows, a: Rows) -> Int[np.ndarray, "_ 2"]:
+    """Which two of all u_s[a] and u_r[a] make the score of answer a to the question of row i."""
+    tokens = np.stack([table.subjects[i], table.S + table.relations[i]], axis=1).astype(np.int64)
+    return tokens * table.A + a[:, None]
+
+
+def _rivals(table: FactTable, rows: Rows) -> tuple[Rows, Rows] | None:
+    """Each of these facts with each wrong answer that both its subject and its relation have; None: too many pairs."""
+    a, sides = table.answers[rows].astype(np.int64), (table.subjects[rows], table.relations[rows])
+    many, few = sorted(sides, key=lambda side: int((np.bincount(side).astype(np.int64) ** 2).sum()))
+    counts = np.bincount(many)
+    n = counts[many]  # a fact is among those that share its token
+    if n.sum() > MOST_JOINED:
+        return None
+    order = np.argsort(many, kind="stable")
+    i = np.repeat(np.arange(len(rows)), n)
+    rank = np.arange(len(i)) - np.repeat(np.cumsum(n) - n, n)
+    rival = a[order[(np.cumsum(counts) - counts)[many[i]] + rank]]
+    keys = few.astype(np.int64) * table.A
+    pairs = rows[i] * table.A + rival
+    right = np.concatenate([rows * table.A + a, table.also[:, 0].astype(np.int64) * table.A + table.also[:, 1]])
+    pairs = np.unique(pairs[np.isin(keys[i] + rival, keys + a) & ~np.isin(pairs, right)])
+    return pairs // table.A, pairs % table.A
+
+
+def _solved(i: Rows, right: Int[np.ndarray, "n 2"], wrong: Int[np.ndarray, "n 2"]) -> Decision:
+    """The largest margin up to 1, by a linear program: 1 where sums exist, as they can be made larger; else 0, and its
+    multipliers are demands that add up to 0 > 0."""
+    numbers, at = np.unique(np.concatenate([wrong, right], axis=1), return_inverse=True)
+    n, signs = len(i), np.array([1.0, 1.0, -1.0, -1.0])
+    ends = np.arange(0, 4 * n + 1, 4)
+    against = csr_array((np.tile(signs, n), at.ravel(), ends), shape=(n, len(numbers)))
+    cost = np.append(np.zeros(len(numbers)), -1.0)
+    bounds = [(None, None)] * len(numbers) + [(None, 1.0)]
+    with_margin = hstack([against, np.ones((n, 1))], format="csr")
+    found = linprog(cost, A_ub=with_margin, b_ub=np.zeros(n), bounds=bounds, method="highs")
+    if found.status == 0 and (against @ found.x[:-1]).max() < -1 + EXACT:
+        return Decision(None)
+    if found.status == 0:
+        weights = -found.ineqlin.marginals
+        if abs(weights.sum() - 1) < EXACT and np.abs(against.T @ weights).max() < EXACT:
+            return Decision(np.unique(i[weights > EXACT / n]))
+    return Decision(None, f"its linear program was not solved: {found.message}")
 
 
 def check_intersections(table: FactTable) -> None:

@@ -128,12 +128,13 @@ def check_wish(
         check_positive(max_params=max_params)
     check_length(T)
     if recipe != AUTO:
-        _check_holds(fact_recipe(recipe), table)
+        _check_holds(fact_recipe(recipe), table, accuracy)
     _check_memory(recipe, table, accuracy, T, n_noise)
 
 
-def _check_holds(recipe: FactRecipe, table: FactTable) -> None:
-    if reason := recipe.refuses(table):
+def _check_holds(recipe: FactRecipe, table: FactTable, accuracy: float) -> None:
+    """Refuse what cannot be had at any size. Where some facts may be wrong, a part may be held."""
+    if accuracy * len(table) > len(table) - 1 and (reason := recipe.refuses(table)):
         raise FactholdError(f"recipe={recipe.name!r} cannot hold these facts: {reason}")
 
 
@@ -285,7 +286,7 @@ def _until_refused(models: Iterator[tuple[str, Made]], tried: list[_Tried | str]
 def _models(name: str, wish: _Wish) -> Iterator[Made]:
     """The smallest model by this recipe, then larger ones: where its size is searched here, those that were tried."""
     recipe = fact_recipe(name)
-    _check_holds(recipe, wish.table)
+    _check_holds(recipe, wish.table, wish.accuracy)
     models: Iterator[Made]
     if recipe.search is not None:
         models = (_searched(recipe.search, wish, wider) for wider in range(1 + WIDER))
@@ -312,10 +313,12 @@ def _searched(search: Callable[..., Any], wish: _Wish, wider: int) -> Made:
 
 
 def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]:
-    """The model of the smallest size at which the share asked for wins by the recipe's margin, then larger ones."""
+    """The model of the smallest size at which the share asked for wins by the recipe's margin, then larger ones. Where
+    no size has that margin, as for facts that it cannot hold all at once, of those at which it wins at all."""
     question = Question.of(wish.table, wish.accuracy, wish.prompts["n_noise"] or 0)
     unit, guess, ceiling = _range(recipe, sizing, wish, question)
     made: dict[int, Made] = {}
+    right: dict[int, float] = {}
 
     def share_at(units: int, goal: float) -> float:
         size = unit * units
@@ -324,8 +327,10 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]
             wish.table, d, size, goal=goal, seed=wish.seed, per_head=sizing.per_head, say=wish.say, **wish.prompts
         )
         margins = judge_table(model, problem, draws=_draws(wish.table)).margin.reshape(-1, len(wish.table))
-        share = float((margins.min(axis=0) > recipe.margin).mean())  # a fact counts where it wins in all prompts
-        wish.say(f"{sizing.size}={size}: {model.n_params} parameters, {share:.2%} right")
+        margin = margins.min(axis=0)  # a fact counts where it wins in all prompts
+        right[units], share = (float((margin > least).mean()) for least in (0.0, recipe.margin))
+        surely = "" if share == right[units] else f", {share:.2%} by a margin of {recipe.margin:g} or more"
+        wish.say(f"{sizing.size}={size}: {model.n_params} parameters, {right[units]:.2%} right{surely}")
         return share
 
     def ask(units: int) -> float:
@@ -337,17 +342,26 @@ def _smallest(recipe: FactRecipe, sizing: Sizing, wish: _Wish) -> Iterator[Made]
             share = share_at(units, 1.0)
         return share
 
+    def ask_right(units: int) -> float:
+        if units not in right:
+            ask(units)
+        return right[units]
+
     floor = min(-(-sizing.least(question) // unit), ceiling)
-    search = find_smallest(ask, wish.accuracy, guess, floor=floor, ceiling=ceiling, tolerance=TOLERANCE)
-    if search.enough is None:
-        best, fewest = max((share, -made[units].model.n_params) for units, share in search.probes)
+    for share_of in (ask, ask_right) if recipe.margin else (ask,):
+        search = find_smallest(share_of, wish.accuracy, guess, floor=floor, ceiling=ceiling, tolerance=TOLERANCE)
+        if search.enough is not None:
+            break
+    else:
+        best, fewest = max((share, -made[units].model.n_params) for units, share in right.items())
         most = offered(best)
         fewer = "ask for a smaller accuracy, " if most else ""
         more = "" if wish.max_params is None else "allow more with max_params, "
+        reason = f"; {refusal}" if (refusal := recipe.refuses(wish.table)) else ""
         raise FactholdError(
             f"accuracy={wish.accuracy:.4g}: no {sizing.size} up to {unit * ceiling} recalls so much by "
             f"recipe={recipe.name!r}; {most:.4g} at most, with {-fewest} parameters: "
-            f"{fewer}{more}{'or ' if fewer or more else ''}take another recipe"
+            f"{fewer}{more}{'or ' if fewer or more else ''}take another recipe{reason}"
         )
     yield from (made[units] for units, share in sorted(search.probes) if share >= wish.accuracy)
 

@@ -3,7 +3,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
@@ -120,6 +120,7 @@ class Planned:
     outside: Mapping[str, float] = field(default_factory=dict)  # factors by which S, R, D, facts are out of range
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     needed: float = 0.0  # bits that no model can do without
+    doubt: str | None = None  # why it is not known whether it can hold the facts; the size is that of random tables
 
     @property
     def name(self) -> str:
@@ -177,7 +178,7 @@ class Planned:
         low, expected, high = map(_exact, self.params)
         time = self.seconds
         return {
-            "recipe": self.name, "reason": None, "obstacle": self.obstacle,
+            "recipe": self.name, "reason": None, "doubt": self.doubt, "obstacle": self.obstacle,
             "calibrated_accuracy": self.question.accuracy,
             **{name: _exact(value) for name, value in self.shape._asdict().items()},
             "n_params": high, "n_params_interval": [low, high], "n_params_expected": expected,
@@ -209,8 +210,8 @@ class Plan:
 
     @property
     def best(self) -> Planned | None:
-        """The smallest that can be built here, if any can."""
-        return next((row for row in self.rows if row.obstacle is None), None)
+        """The smallest that can be built here, if any can, of those that can hold the facts for all that is known."""
+        return next((row for row in self.rows if row.obstacle is None and row.doubt is None), None)
 
     @property
     def out_of_reach(self) -> str:
@@ -229,7 +230,7 @@ class Plan:
             {"recipe": row.name, **(row.shape._asdict() if row.shape else dict.fromkeys(Shape._fields)),
              "n_params": row.n_params or None, "n_params_low": row.params and row.params.low,
              "seconds": row.seconds and row.seconds.expected, "extrapolated": bool(row.outside), "reason": row.reason,
-             "obstacle": row.obstacle}
+             "doubt": row.doubt, "obstacle": row.obstacle}
             for row in self.rows
         ]  # fmt: skip
 
@@ -247,7 +248,8 @@ class Plan:
                 sizes = " ".join(f"{name}={_brief(v)}" for name, v in row.shape._asdict().items() if v)
                 time = "" if row.seconds is None else f", about {row.seconds.expected:.2g} s"
                 size = f"{_brief(row.params.low)} to {_brief(row.n_params)} parameters ({sizes}){time}"
-            lines.append(f"  {row.name}{'*' if row.outside else ''}: {size}")
+            unknown = f"; {row.doubt}" if row.doubt else ""
+            lines.append(f"  {row.name}{'*' if row.outside else ''}: {size}{unknown}")
         if any(row.outside for row in shown):
             lines.append("  * extrapolated: the table is outside of what was calibrated")
         if self.out_of_reach:
@@ -280,17 +282,21 @@ def _counted(n: float, what: str) -> str:
 
 
 def make_plan(question: Question, calibrations: Calibrations, gflops: float, table: FactTable | None = None) -> Plan:
-    """The plan for a table of these sizes. Recipes that cannot hold this ``table`` at any size say why."""
+    """The plan for a table of these sizes. Recipes that cannot hold this ``table`` at any size say why, and so do
+    those of which that is not known."""
     wrong = allowed_errors(question.accuracy, question.facts)
     bits = known_blocks_bits(question.facts, 1, question.D, question.accuracy)
     counted = counting_bound(question.facts, 1, question.D, wrong)
     recipes = fact_recipes().values() if question.accuracy > 1 / question.D else ()
-    checks = {recipe.refuses for recipe in recipes}  # several share one
-    refused = {} if table is None else {check: check(table) for check in checks}
+    checks = {check for recipe in recipes for check in (recipe.refuses, recipe.doubts)}  # several share one
+    said = {} if table is None else {check: check(table) for check in checks}
     rows, speed = [], calibrations.gflops / gflops
     for recipe in recipes:
-        reason = refused.get(recipe.refuses)
-        rows.append(Planned(recipe, reason) if reason else plan_recipe(recipe, question, calibrations, speed))
+        if reason := said.get(recipe.refuses):
+            rows.append(Planned(recipe, reason))
+        else:
+            planned = plan_recipe(recipe, question, calibrations, speed)
+            rows.append(replace(planned, doubt=said.get(recipe.doubts)))
     rows.sort(key=_rank)
     return Plan(question, bits, counted, rows, gflops, calibrations)
 

@@ -44,6 +44,13 @@ def refuses_sets(table: FactTable) -> str | None:
     return refuses_sums(table) or _reason(construct.sums.check_intersections, table)
 
 
+def doubts_sums(table: FactTable) -> str | None:
+    """For a table with very many comparisons of answers it is not known whether it is such a sum."""
+    if (why := construct.sums.doubt(table)) is None:
+        return None
+    return f"not known whether a part for s and a part for r can hold these facts at any size: {why}"
+
+
 def _reason(check: Callable[[FactTable], None], table: FactTable) -> str | None:
     try:
         check(table)
@@ -124,7 +131,8 @@ def _values(name: str, how: str, outline: str, start: float, goals: tuple[float,
     return FactRecipe(
         name=name, place="beyond", outline=f"one token per dimension, {outline}", size="d",
         build=lambda problem, sizes, key: construct.selected.solved_values(problem, sizes.d_h or 1, how=how),
-        fixed=ATTENTION, refuses=refuses_sums, sizing=sizing, margin=WON if how == "convex" else 0.0,
+        fixed=ATTENTION, refuses=refuses_sums, doubts=doubts_sums, sizing=sizing,
+        margin=WON if how == "convex" else 0.0,
     )  # fmt: skip
 
 
