@@ -1,5 +1,6 @@
 """The report in Chromium: every control does what it says, by its effect, and keys alone are enough."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,9 +99,52 @@ def test_dark_mode_changes_the_colours(chromium: Any, path: Path) -> None:
     assert looks["light"] != looks["dark"]
 
 
+def test_pictures_follow_dark_mode_while_the_page_is_open(desk: Opened) -> None:
+    page = desk.page
+    colours = "getComputedStyle(document.querySelector('.plot .xtick text')).fill"
+    page.locator(".plot").first.scroll_into_view_if_needed()
+    desk.wait("document.querySelector('.plot .xtick text')")
+    before = page.evaluate(colours)
+    page.emulate_media(color_scheme="dark")
+    desk.wait(f"{colours} !== {before!r}")
+
+
+def test_a_touched_point_names_its_cell_and_its_seeds(desk: Opened) -> None:
+    page = desk.page
+    plot = page.locator(".plot").first
+    plot.scroll_into_view_if_needed()
+    desk.wait("document.querySelector('.plot .points path')")
+    box = plot.locator(".points path").first.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    desk.wait("document.querySelector('.hovertext')")
+    said = plot.locator(".hovertext").text_content()
+    assert re.search(r"capacity .*d=\d+", said)
+    assert re.search(r"seeds 0: [\d.]+, 1: [\d.]+", said)
+
+
+def test_the_legend_hides_a_series_and_shows_it_again(desk: Opened) -> None:
+    page = desk.page
+    plot = page.locator(".plot").first
+    plot.scroll_into_view_if_needed()
+    desk.wait("document.querySelector('.plot .legendtoggle')")
+    hidden = "document.querySelector('.plot')._fullData.filter(t => t.visible === 'legendonly').length"
+    for wanted in (1, 0):
+        plot.locator(".legendtoggle").first.click()
+        desk.wait(f"{hidden} === {wanted}")
+
+
+def test_the_page_has_plotly_once_and_is_no_larger_than_it_may_be(path: Path) -> None:
+    text = path.read_text()
+    assert text.count('id="plotly"') == 1
+    assert len(text.encode()) < 8_000_000
+
+
 def test_on_a_phone_verdicts_are_on_the_screen_and_nothing_is_beside_it(chromium: Any, path: Path) -> None:
     with opened(chromium, path, width=PHONE) as one:
         assert one.page.evaluate("document.documentElement.scrollWidth") <= PHONE
+        one.page.locator(".plot").first.scroll_into_view_if_needed()
+        one.wait("document.querySelector('.plot .main-svg')")
+        assert one.page.locator(".plot .main-svg").first.bounding_box()["width"] <= PHONE
         boxes = [box.bounding_box() for box in one.page.locator(f"{ROWS} td:first-child").all()]
         assert boxes
         assert all(box["x"] >= 0 and box["x"] + box["width"] <= PHONE for box in boxes)

@@ -1,9 +1,12 @@
 """One HTML page with what was found, every claim and every figure, that needs nothing but itself."""
 
+import base64
 import dataclasses
+import gzip
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 TITLE = "facthold: factual recall in transformers"
 NUMBERS = json_of("preset")  # of what kind the file is that `write_results` makes
 STATIC = Path(__file__).with_name("static")
+SCRIPTS = ("pictures", "report")
 COLOURS = {"holds": "good", "drifts": "drift", "not decided": "open", "fails": "bad", "runs": "open", "not run": "open"}
 MARKS = {"good": "✓", "drift": "↘", "bad": "✗", "open": "○"}
 NOTHING = "–"
@@ -71,10 +75,26 @@ def figure_section(drawn: "Drawn", contents: Contents) -> dict[str, Any]:
     ids = contents.related.get(figure.name, ())
     return {
         "title": figure.title, "caption": f"{figure.caption} ({figure.place})", "command": made, "sees": figure.sees,
-        "differs": figure.differs, "preset": drawn.preset, "data": data, "fits": [fit.as_json() for fit in drawn.fits],
+        "differs": figure.differs, "preset": drawn.preset, "data": data, "panels": _panels(drawn),
+        "fits": [fit.as_json() for fit in drawn.fits],
         "notes": drawn.notes, "claims": [claim for claim in contents.claims if claim["id"] in ids],
         "seconds": sum(row.provenance.seconds for row in drawn.rows),
     }  # fmt: skip
+
+
+def _panels(drawn: "Drawn") -> list[dict[str, Any]] | None:
+    """The picture as panels that one can touch; None where it stays as it is."""
+    from facthold.lab.interactive import panels
+    from facthold.lab.tracing import TracedRow
+
+    canvas = drawn.figure.plot([TracedRow(row, i) for i, row in enumerate(drawn.rows)])
+    return panels(canvas, drawn.rows)
+
+
+def plotly() -> str:
+    """Plotly's own script, packed: a browser unpacks it within a moment."""
+    script = resources.files("plotly").joinpath("package_data/plotly.min.js").read_bytes()
+    return base64.b64encode(gzip.compress(script, mtime=0)).decode()
 
 
 def render(contents: Contents) -> str:
@@ -103,7 +123,9 @@ def render(contents: Contents) -> str:
         tally=tally(claims, list(MEANINGS)),
         counts={word: counts[word] for word in MEANINGS if word in counts and word != NOT_RUN},
         presets=", ".join(dict.fromkeys(section["preset"] for section in sections)) or NOTHING,
-        css=Markup(STATIC.joinpath("report.css").read_text()), script=Markup(STATIC.joinpath("report.js").read_text()),
+        plotly=plotly() if any(section["panels"] for section in sections) else "",
+        css=Markup(STATIC.joinpath("report.css").read_text()),
+        script=Markup("\n".join(STATIC.joinpath(f"{name}.js").read_text() for name in SCRIPTS)),
     )  # fmt: skip
 
 

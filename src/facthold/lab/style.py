@@ -21,7 +21,10 @@ def panels(n: int, width: float = 5.2, height: float = 4.2, rows: int = 1, **mor
     """n panels side by side, or in so many rows, not tied to pyplot's global state."""
     from matplotlib.figure import Figure as Canvas
 
+    from facthold.lab.panel import Panel
+
     canvas = Canvas(figsize=(width * n / rows, height * rows), layout="constrained")
+    more["subplot_kw"] = {"axes_class": Panel} | more.get("subplot_kw", {})
     return canvas, list(np.atleast_1d(canvas.subplots(rows, n // rows, **more)).flat)
 
 
@@ -82,7 +85,7 @@ def series(
     if found:
         low, N, high = (np.array([r[name] for r in found]) for name in (f"{y}_min", y, f"{y}_max"))
         axes.errorbar(
-            [x(r) for r in found], N, yerr=[N - low, high - N], **mark(number, shape), markersize=5,
+            [x(r) for r in found], [r[y] for r in found], yerr=[N - low, high - N], **mark(number, shape), markersize=5,
             linestyle="-" if line else "none", linewidth=1, capsize=3, label=label, zorder=3,
         )  # fmt: skip
     for r in rows:

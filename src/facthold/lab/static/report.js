@@ -45,4 +45,4 @@ function reveal() {
 }
 addEventListener("hashchange", reveal);
 reveal();
-document.documentElement.dataset.ready = "";
+pictures.ready.then(() => (document.documentElement.dataset.ready = ""));
