@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 import facthold.cli.facts  # noqa: F401 (it makes the command)
 from facthold._util.errors import FactholdError
 from facthold.cli.app import app
-from facthold.facts.files import read_facts
+from facthold.facts.files import read_facts, write_facts
 from facthold.facts.real import SOURCES, tally
 
 
@@ -36,6 +36,37 @@ def test_a_file_holds_the_facts_of_the_source(ending: str, folder: Path) -> None
     assert (said["facts"], said["subjects"], said["answers"]) == (len(table), table.S, table.A)
     assert said["licence"] == source.licence
     assert "countryinfo 1" in said["packages"]
+
+
+@pytest.mark.parametrize("name", ["c.csv", "c.tsv", "c.json", "c.jsonl.gz", "c.parquet"])
+def test_only_what_the_command_wrote_is_replaced(name: str, folder: Path) -> None:
+    """A sample, and facts of another source too; not once a row was changed by hand, added or made longer."""
+    assert run("facts", "countries", "--relations", "capital", "--subjects", "9", "-o", name).exit_code == 0
+    assert run("facts", "elements", "-o", name).exit_code == 0
+    assert "is there already: the new one" in run("facts", "countries", "-o", name).stderr
+    rows = read_facts(folder / name)[0].to_rows()
+    changed = {
+        "by hand": [("France", "capital", "Lyon") if row[:2] == ("France", "capital") else row for row in rows],
+        "added": [*rows, ("Atlantis", "capital", "Poseidonis")],
+        "mine": [("Ann", "city", "Paris")],
+    }
+    for mine in changed.values():
+        write_facts(folder / name, mine)
+        before = (folder / name).read_bytes()
+        with pytest.raises(FactholdError, match="facthold facts did not write it"):
+            run("facts", "countries", "-o", name)
+        assert (folder / name).read_bytes() == before
+
+
+def test_what_stands_beside_the_rows_is_not_lost_either(folder: Path) -> None:
+    row = {"subject": "France", "relation": "capital", "answer": "Paris", "note": "checked by me"}
+    for name, text in {
+        "c.json": json.dumps([row]), "c.csv": "subject,relation,answer\nFrance,capital,Paris\n\n",
+    }.items():  # fmt: skip
+        (folder / name).write_text(text)
+        with pytest.raises(FactholdError, match="facthold facts did not write it"):
+            run("facts", "countries", "-o", name)
+        assert (folder / name).read_text() == text
 
 
 def test_without_a_file_standard_output_is_csv_alone(folder: Path) -> None:

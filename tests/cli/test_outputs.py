@@ -314,7 +314,7 @@ def test_python_refuses_the_ending_of_another_kind_too(tmp_path: Path) -> None:
 
 OLDER = {  # an output of its own kind that each command may write over
     "build": "m.safetensors", "edit": "older.safetensors", "make": "memory.safetensors",
-    "make --facts": "m.safetensors", "ask": "answers.csv", "facts": "t.csv", "watch": "run.csv",
+    "make --facts": "m.safetensors", "ask": "answers.csv", "facts": "elements.csv", "watch": "run.csv",
     "induction": "head.safetensors", "results": "results.csv", "bits": "older.safetensors",
 }  # fmt: skip
 
@@ -324,6 +324,7 @@ def older(files: dict[str, bytes], folder: Path, run: Run) -> None:
     (folder / "older.safetensors").write_bytes(files["m.safetensors"])
     (folder / "answers.csv").write_text("subject,relation,answer,margin,probability,right\n")
     (folder / "run.csv").write_text("step,loss\n")
+    (folder / "elements.csv").write_text("subject,relation,answer\nHydrogen,symbol,H\n")
     (folder / "results.csv").write_text("key,kind,version\n")
 
 
@@ -346,7 +347,8 @@ def test_every_command_says_what_it_replaces(command: str, older: None, run: Run
         "watch t.csv --question nothing -o run.csv", "watch t.csv --steps 0 -o run.csv",
         "make --map magic -o memory.safetensors", "make --recipe values --facts nothing.csv -o m.safetensors",
         "edit m.safetensors Atlantis capital x -o older.safetensors", "ask nothing --file q.csv -o answers.csv",
-        "ask m.safetensors --file nothing.csv -o answers.csv", "facts elements --relations magic -o t.csv",
+        "ask m.safetensors --file nothing.csv -o answers.csv", "facts elements --relations magic -o elements.csv",
+        "facts elements -o t.csv",
         "bits nothing.safetensors -o memory.safetensors", "results --csv --kind magic -o results.csv",
     ],
 )  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from facthold._util.errors import FactholdError
 from facthold._util.files import OF_FACTS
 from facthold.cli import options as o
 from facthold.cli.app import command, in_options
@@ -21,7 +22,7 @@ from facthold.cli.inputs import (
     writable_file,
 )
 from facthold.cli.printing import count, messages, paragraph, print_json, times_text, working
-from facthold.facts.files import kind_for, read_facts, to_csv, write_facts
+from facthold.facts.files import holds_only, kind_for, read_facts, to_csv, write_facts
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.real import SOURCES, Source, find_source, sample_subjects, tally
 from facthold.facts.table import FactTable
@@ -66,6 +67,7 @@ def facts(
     if output is None:
         typer.echo(to_csv(rows), nl=False)
     else:
+        _check_ours(output, source)
         say_replaced(output)
         write_facts(output, rows)
     n = tally(rows)
@@ -77,6 +79,18 @@ def facts(
     if n["several"]:
         several += " (read them with --on-conflict first or all)"
     typer.echo(f"{count(n['facts'], 'fact')}: {sizes}, {several}; from {source.versions}, {source.licence}", err=True)
+
+
+def _check_ours(output: Path, source: Source) -> None:
+    """Refuse to replace a table that this command has not written: the work of a person is not made again."""
+    if not output.is_file() or not output.stat().st_size:
+        return
+    known = [source, *(other for other in SOURCES.values() if other is not source and other.installed)]
+    if not any(holds_only(output, one.facts((*one.relations, *one.several))) for one in known):
+        raise FactholdError(
+            f"{output} is there already, and facthold facts did not write it, or not with the packages that are "
+            "installed now: its rows would be lost; give another name, or remove it first"
+        )
 
 
 def _described(about: dict[str, Any]) -> str:

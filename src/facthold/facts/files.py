@@ -16,7 +16,7 @@ from jaxtyping import Float
 from facthold._util.arguments import check_ordered, checked
 from facthold._util.errors import FactholdError, FactholdWarning, brief, check_one_of, optional, shorten
 from facthold._util.files import PARQUET, as_csv, json_of, packed, parquet_of, table_of, writing
-from facthold.facts.contents import is_packed
+from facthold.facts.contents import contents_of, is_packed
 from facthold.facts.formats import COLUMNS, check_named, ending_of, endings, source_of
 from facthold.facts.names import as_text, blank, clean, look_alike, unfit
 from facthold.facts.problem import check_distribution
@@ -133,6 +133,15 @@ def write_facts(path: str | Path, facts: FactTable | Iterable[Row]) -> Path:
     with writing(path, kind) as stream:
         stream.write(gzip.compress(contents, mtime=0) if is_packed(path) else contents)  # the same facts, the same file
     return path
+
+
+def holds_only(path: Path, rows: Iterable[Row]) -> bool:
+    """Whether a file has nothing in it but some of these rows, as `write_facts` writes them."""
+    try:
+        there = [(s, r, a) for _, s, r, a, _ in source_of(path).records]
+        return set(rows).issuperset(there) and contents_of(path) == WRITERS[ending_of(path, WRITERS) or ""](there)
+    except FactholdError:  # it cannot be read, so that it is not what was written
+        return False
 
 
 def _named(number: int, row: Any) -> Row:
