@@ -90,7 +90,7 @@ def test_wrong_calls_are_a_line(folder: Path, refuses: Callable[..., str]) -> No
         (("locate", " ", "--answer", "Paris", "--model", "tiny"), "the prompt is empty"),
         (("locate", "a", "--answer", " ", "--model", "tiny"), "--answer is empty; give a word"),
         (("locate", "a", "--answer", "Xanadu", "--model", "tiny"), "--answer Xanadu is not one token of the model"),
-        (("locate", "a", "--answer", "Paris", "--layer", "3", "--model", "tiny"), "--layer 3: the model has 3"),
+        (("locate", "a", "--answer", "Paris", "--layer", "3", "--model", "tiny"), "--layer 3 must be from 0 to 2"),
         (("locate", "a", "--answer", "Paris", "--relation", "kapital", "--model", "tiny"), "unknown relation"),
         (("locate", "a", "--answer", "Paris", "--against", "answers", "--model", "tiny"), "needs a relation"),
         (("locate", "a", "--answer", "Paris", "--against", "Paris", "--model", "tiny"), "is the answer itself"),
@@ -99,6 +99,42 @@ def test_wrong_calls_are_a_line(folder: Path, refuses: Callable[..., str]) -> No
         (("asks", "a"), "unknown command of lm 'asks'; did you mean 'ask'?"),
     ):
         assert says in refuses("lm", *arguments), arguments
+
+
+def test_what_is_wrong_is_said_before_a_file_is_read(
+    folder: Path, refuses: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights take seconds, the header that tells sizes and words half a second."""
+    write(folder / "mine.gguf", random_weights(), "Q8_0")
+    (folder / "facts.csv").write_text("subject,relation,answer\nFrance,capital,Rome\n")
+    (folder / "long.txt").write_text("France\n" + "France " * 70 + "\n")
+    monkeypatch.setattr("facthold.lm.library.read_model", lambda path: pytest.fail("the weights were read"))
+    france, new, layer = "The capital of France is", ("-o", "new.safetensors"), ("--layer", "2")
+    for arguments, says in (
+        (("ask", "a", "--top", "100000"), "--top 100000 must be from 1 to"),
+        (("ask", "--file", "long.txt"), "prompt 2: the prompt has"),
+        (("ask", "a", "--taught", "no.safetensors"), "no such file of taught facts"),
+        (("locate", france, "--answer", "Paris", *layer), "--layer 2 must be from 0 to 1"),
+        (("locate", france, "--answer", "Xanadu"), "is not one token of the model"),
+        (("locate", "a", "--answer", "Paris", "--against", "best-answer"), "needs a relation"),
+        (("truncate", france, *layer), "--layer 2 must be from 0 to 1"),
+        (("truncate", france, "--rank", "65"), "--rank 65 must be from 0 to 64"),
+        (("edit", france, "--answer", "Rome", *new, *layer), "--layer 2 must be from 0 to 1"),
+        (("edit", france, "--answer", "Rome", *new, "--covariance", "no"), "unknown covariance 'no'"),
+        (("edit", france, "--answer", "Rome", *new, "--subject", "Peru"), "is not in the prompt"),
+        (("teach", "facts.csv", *new, *layer), "--layer 2 must be from 0 to 1"),
+    ):
+        assert says in refuses("lm", *arguments, "--model", "mine.gguf"), arguments
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(folder: Path, run: Run) -> None:
+    (folder / "prompts.txt").write_text("The capital of Peru is\n", encoding="utf-8-sig")
+    code, out, _ = run("lm", "ask", "--file", "prompts.txt", "--model", "tiny", "--json")
+    assert (code, json.loads(out)[0]["prompt"]) == (0, "The capital of Peru is")
+    (folder / "c.toml").write_text("[lm-knows]\nshots = 0\n", encoding="utf-8-sig")
+    assert (
+        run("figure", "lm-knows", "--preset", "smoke", "--config", "c.toml", "--dry-run", "--store", "s.sqlite")[0] == 0
+    )
 
 
 def test_without_the_model_nothing_is_downloaded_and_all_say_how_to_get_it(

@@ -54,6 +54,22 @@ def test_own_wordings_and_json(folder: Path, run: Run) -> None:
     )
 
 
+def test_a_fact_that_is_too_long_for_the_model_is_named_and_the_others_are_taught(folder: Path, run: Run) -> None:
+    (folder / "facts.csv").write_text(f"{FACTS}{'France and ' * 60}Spain,capital,Delhi\n")
+    code, out, _ = run("lm", "teach", "facts.csv", "-o", "t.safetensors", *TINY, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert (found["facts"], [one["number"] for one in found["left_out"]]) == (4, [5])
+    assert "tokens to ask for it, and at most 496 can be asked" in found["left_out"][0]["reason"]
+
+
+def test_a_refusal_offers_what_the_command_takes(folder: Path, refuses: Callable[..., str]) -> None:
+    (folder / "twice.csv").write_text(FACTS + "France,capital,Paris\n")
+    says = refuses("lm", "teach", "twice.csv", "-o", "new.safetensors", *TINY)
+    assert "--on-conflict first" in says
+    assert "all" not in says.split("--on-conflict", 1)[1]
+
+
 def test_wrong_calls_are_a_line_and_write_nothing(folder: Path, refuses: Callable[..., str]) -> None:
     (folder / "facts.csv").write_text(FACTS)
     (folder / "two.csv").write_text(FACTS + "France,language,Thai\n")
@@ -67,6 +83,7 @@ def test_wrong_calls_are_a_line_and_write_nothing(folder: Path, refuses: Callabl
         (("no.csv", *new), "no.csv"),
         (("empty.csv", *new), "has no facts in it"),
         (("twice.csv", *new), "has the answer 'Paris', and 'Rome' in"),
+        (("twice.csv", *new), "take --on-conflict first (the first answer counts)"),
         (("twice.csv", *new, "--on-conflict", "all"), "one answer is taught to each question; take first"),
         (("none.csv", *new), "none of the 2 facts can be taught; fact 1, (France, capital)"),
         (("facts.csv", *new, "--layer", "3"), "--layer 3 must be from 0 to 2"),

@@ -46,9 +46,9 @@ def pip(monkeypatch: pytest.MonkeyPatch, wheel: Path | None, error: str = "") ->
 
     def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         asked.append(command)
+        folder = Path(command[command.index("--dest") + 1])
+        folder.mkdir(exist_ok=True)  # as pip makes it, whatever comes then
         if wheel is not None:
-            folder = Path(command[command.index("--dest") + 1])
-            folder.mkdir(exist_ok=True)
             (folder / wheel.name).write_bytes(wheel.read_bytes())
         return subprocess.CompletedProcess(command, int(wheel is None), "", error)
 
@@ -98,10 +98,11 @@ def test_a_wheel_that_was_fetched_before_a_kill_is_not_fetched_again(
         ("", "no reason was given"),
     ],
 )
-def test_what_goes_wrong_in_pip_is_a_line(error: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_in_pip_is_a_line(error: str, says: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip(monkeypatch, None, error)
     with pytest.raises(FactholdError, match=says) as found:
         fetch()
+    assert not list(models.iterdir())  # nor the folder of the download
     assert "\n" not in str(found.value)
 
 

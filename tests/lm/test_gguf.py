@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 
@@ -92,6 +93,17 @@ def test_damaged_bytes_in_the_header_end_in_a_line_or_in_a_model(seed: int, tmp_
         read_model(tmp_path / "m.gguf")
     except FactholdError as error:
         assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_rows_that_no_block_fits_are_named(tmp_path: Path) -> None:
+    """Not taken for a quantisation that is not known: that of the file is."""
+    path = write(tmp_path / "m.gguf", random_weights(d=48, H=3, G=3), d=48, H=3, G=3)
+    contents = bytearray(path.read_bytes())
+    place = contents.index(b"blk.0.ffn_up.weight") + len("blk.0.ffn_up.weight") + 4 + 16
+    contents[place : place + 4] = gguf.GGMLQuantizationType.Q8_0.to_bytes(4, "little")
+    path.write_bytes(contents)
+    with pytest.raises(FactholdError, match=r"ffn_up.weight has rows of 48 numbers, and Q8_0 packs them by 32"):
+        read_model(path)
 
 
 def test_an_unknown_quantisation_is_named(tmp_path: Path) -> None:

@@ -35,6 +35,18 @@ def test_a_change_leads_to_what_the_whole_model_says(place: str, at: str) -> Non
         np.testing.assert_allclose(found, whole, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("place", ["attention", "mlp"])
+def test_changes_in_several_layers_lead_to_what_the_whole_model_says(place: str) -> None:
+    model = load("tiny")
+    batch = model.batch(PROMPTS)
+    later = Later(model, batch, batch.last)
+    values = [2 * later.values[place, i] - 1 for i in (1, 2)]
+    put = {(place, i): hooks.put(value[:, None], at=batch.last) for i, value in enumerate(values, 1)}
+    whole = model.run(batch, hooks=put).logits
+    np.testing.assert_allclose(later.put_all(place, 1, values), whole, rtol=1e-4, atol=1e-4)
+    assert not np.allclose(later.put(place, 1, values[0]), whole, rtol=1e-2, atol=1e-2)
+
+
 def test_means_are_those_of_the_other_prompts() -> None:
     model = load("tiny")
     batch = model.batch(PROMPTS)

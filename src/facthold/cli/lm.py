@@ -1,6 +1,6 @@
 """facthold lm: a real language model, fetched, asked, and examined."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from facthold.lm.asking import Continued
     from facthold.lm.locating import Location, Part
     from facthold.lm.model import LanguageModel
+    from facthold.lm.teaching import Taught
+    from facthold.lm.tokeniser import Words
 
 Model = Annotated[
     str | None,
@@ -34,14 +36,20 @@ command = group(
 )
 
 
-def opened(model: str | None, edits: Path | None = None) -> "LanguageModel":
-    """The model of --model, or the one that `fetch` gets, with the edits of a file; never downloaded here."""
+def opened(
+    model: str | None, edits: Path | None = None, *, check: "Callable[[Words], object] | None" = None
+) -> "LanguageModel":
+    """The model of --model, or the one that `fetch` gets, with the edits of a file; never downloaded here. What it is
+    asked is checked before its weights are read."""
     from facthold.lm import lacking
 
     name = name_of(model)
     if reason := lacking() or missing(name):
         raise MissingModel(reason)
-    from facthold.lm.library import load
+    from facthold.lm.library import load, words_of
+
+    if check is not None:
+        check(words_of(name))
 
     if edits is None:
         with working("reading the model"):
@@ -100,17 +108,22 @@ def ask(
         )
     asked = list(prompts or ()) if file is None else _lines(file)
     from facthold.lm.asking import ask as ask_model
+    from facthold.lm.asking import check_asked
 
     if taught is not None and edits is not None:
         raise ValueError(f"--taught {taught} does not go with --edits {edits}: it was taught to the model without them")
-    language_model = opened(model, edits)
-    if taught is None:
-        found = ask_model(language_model, asked, top)
-    else:
-        from facthold.lm.taught_file import load_taught
+    facts: Taught | None = None
 
-        facts = load_taught(taught, name_of(model), language_model.config)
-        found = ask_model(language_model, asked, top, taught=facts)
+    def check(words: "Words") -> None:
+        nonlocal facts
+        check_asked(words, asked, top)
+        if taught is not None:
+            from facthold.lm.taught_file import load_taught
+
+            facts = load_taught(taught, name_of(model), words.config)
+
+    language_model = opened(model, edits, check=check)
+    found = ask_model(language_model, asked, top, taught=facts)
     if json:
         return print_json([one.as_json() for one in found])
     for one in found:
@@ -119,7 +132,7 @@ def ask(
 
 def _lines(file: Path) -> list[str]:
     try:
-        lines = [line for line in file.read_text().splitlines() if line.strip()]
+        lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise FactholdError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is not text'}") from error
     check_rows(file, lines, "prompts")
@@ -170,7 +183,12 @@ def locate(
     prompt: Annotated[str, typer.Argument(help="The beginning of a sentence.", metavar="PROMPT")],
     answer: Annotated[str | None, o.named("--answer", "What is to come next: a word of one token.")] = None,
     against: Annotated[
-        str, o.named("--against", "runner-up, answers (the mean of the relation's), or a token.", metavar="RIVAL")
+        str,
+        o.named(
+            "--against",
+            "runner-up, answers (the mean of the relation's), best-answer (of these), or a token.",
+            metavar="RIVAL",
+        ),
     ] = "runner-up",
     relation: Annotated[
         str | None,
@@ -189,11 +207,14 @@ def locate(
     Between(least=1).check("top", top)
     if answer is None:
         raise ValueError("give the --answer whose margin is to be taken apart, as in --answer Paris")
+    from facthold.lm.locating import check_located
     from facthold.lm.locating import locate as locate_answer
     from facthold.lm.prompts import facts_for
     from facthold.lm.questions import relation_of
 
-    language_model = opened(model)
+    language_model = opened(
+        model, check=lambda words: check_located(words, prompt, answer, against, relation, layer)
+    )  # fmt: skip
     rows = facts_for(name_of(model)) if relation or relation_of(prompt) else []
     found = locate_answer(
         language_model, prompt, answer, rows, against=against, relation=relation, layer=layer, top=top

@@ -18,6 +18,7 @@ from facthold.lm.fetch import name_of
 if TYPE_CHECKING:
     from facthold.lm.asking import Continued
     from facthold.lm.model import LanguageModel
+    from facthold.lm.tokeniser import Words
 
 SHOWN = 5  # earlier edits that a message names
 Prompt = Annotated[str, typer.Argument(help="The beginning of a sentence.", metavar="PROMPT")]
@@ -42,10 +43,13 @@ def truncate(
     Between(least=1).check("top", top)
     from facthold.lm.asking import ask
     from facthold.lm.price import text_perplexity
-    from facthold.lm.truncation import truncated
+    from facthold.lm.truncation import check_cut, truncated
 
-    whole = opened(model)
-    whole.encode(prompt)
+    def check(words: "Words") -> None:
+        check_cut(words, layer, matrix, [rank])
+        words.encode(prompt)
+
+    whole = opened(model, check=check)
     layers = range(whole.config.L) if layer is None else [layer]
     with working("cutting") as say:
         found = [_about(None, ask(whole, [prompt], top)[0], text_perplexity(whole))]
@@ -91,17 +95,19 @@ def edit(
     Ask the edited model with `facthold lm ask --edits edited.safetensors`; leaving that out undoes the edit. Other
     subjects are put into the prompt: the keys of some are left alone, and what is said of others tells the specificity.
     """
-    from facthold.lm.one_edit import edit_once, find_subject, undone
+    from facthold.lm.one_edit import check_edit, edit_once, find_subject, undone
 
     name = name_of(model)
     writable_file(output, OF_EDITS)
     from facthold.lm.edits_file import load_edits, save_edits
 
     before = None if edits is None else load_edits(edits, name)
-    whole = opened(model, edits)
-    of = find_subject(name, prompt, subject)
+    of, how = find_subject(name, prompt, subject), {"covariance": covariance, "value": value}
+    whole = opened(
+        model, edits, check=lambda words: check_edit(words, name, prompt, of, answer, layer=layer, **how)
+    )  # fmt: skip
     with working("editing"):
-        done = edit_once(whole, name, prompt, of, answer, layer=layer, covariance=covariance, value=value)
+        done = edit_once(whole, name, prompt, of, answer, layer=layer, **how)
     if not (done.took or force):
         raise FactholdError(
             f"the prompt still goes on with {done.said!r} after an edit of layer {done.layer}, and not with "

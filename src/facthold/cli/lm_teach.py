@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from facthold._util.commands import command as command_line
+from facthold._util.errors import FactholdError
 from facthold._util.files import OF_TEACHING
 from facthold.cli import options as o
 from facthold.cli.inputs import say_replaced, writable_file
 from facthold.cli.lm import Model, command, opened
 from facthold.cli.printing import amount, count, hint, messages, paragraph, print_json, printable, show, working
-from facthold.facts.files import read_facts
+from facthold.facts.files import Conflict, read_facts
 from facthold.lm.fetch import name_of
 from facthold.lm.wordings import RELATION, SUBJECT, TAUGHT, check_template, worded
 
 if TYPE_CHECKING:
     from facthold.lm.lesson import Lesson
+    from facthold.lm.tokeniser import Words
 
 SHOWN = 3  # facts that are left out, as a message names them
 
@@ -32,7 +34,9 @@ def teach(
         o.named("--template", f'Taught words, such as "{TAUGHT[0]}"; perhaps several times (default: three).'),
     ] = None,
     layer: Annotated[int | None, o.named("--layer", "Layer of the keys, from 0 (default: L / 6).")] = None,
-    on_conflict: o.OnConflict = None,
+    on_conflict: Annotated[
+        str | None, o.named("--on-conflict", "Several answers to a question: error (default), or first.")
+    ] = None,
     model: Model = None,
     json: o.Json = False,
 ) -> None:
@@ -48,12 +52,21 @@ def teach(
     writable_file(output, OF_TEACHING)
     if on_conflict == "all":
         raise ValueError("on_conflict='all': one answer is taught to each question; take first")
-    rows = read_facts(facts, on_conflict or "error")[0].to_rows()
+    try:
+        rows = read_facts(facts, on_conflict or "error")[0].to_rows()
+    except Conflict as error:
+        raise FactholdError(error.first) from error
     templates = list(dict.fromkeys(template or TAUGHT))
     for words in templates:
         check_template(words, list(dict.fromkeys(r for _, r, _ in rows)))
-    language_model = opened(model)
     from facthold.lm.lesson import teach as teach_facts
+    from facthold.lm.lesson import usable
+
+    def check(words: "Words") -> None:
+        words.check_layer(layer)
+        usable(words, rows, templates)
+
+    language_model = opened(model, check=check)
     from facthold.lm.taught_file import save_taught
 
     with working(f"teaching {count(len(rows), 'fact')}") as say:

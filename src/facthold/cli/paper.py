@@ -209,7 +209,7 @@ def read_config(path: Path | None, names: Sequence[str], preset: str) -> Mapping
     if path is None:
         return {}
     try:
-        tables = tomllib.loads(path.read_text())
+        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise FactholdError(f"no such config file: {path}") from None
     except IsADirectoryError:

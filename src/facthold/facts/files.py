@@ -69,7 +69,7 @@ def read_facts(facts: Any, on_conflict: str = "error") -> tuple[FactTable, Float
     if not rows:
         raise FactholdError(f"{source.name} has no facts in it; give subject, relation and answer of each")
     if conflicts and on_conflict == "error":
-        raise _conflict(source.name, list(conflicts.values()))
+        raise Conflict(source.name, list(conflicts.values()))
     table = FactTable.from_rows(rows, on_conflict)
     _warn_of_look_alikes(source.name, table)
     try:
@@ -93,13 +93,17 @@ def _warn_of_look_alikes(name: str, table: FactTable) -> None:
             warnings.warn(f"{name}: {more} more such names among the {kind}", FactholdWarning, stacklevel=4)
 
 
-def _conflict(name: str, conflicts: Sequence[str]) -> FactholdError:
-    others = len(conflicts) - SHOWN
-    more = f"; {others} more such fact{'s' if others > 1 else ''}" if others > 0 else ""
-    return FactholdError(
-        f"{name}, {'; '.join(conflicts[:SHOWN])}{more}; keep one answer each, or take on_conflict='first' "
-        "(the first answer counts) or on_conflict='all' (each of them is right)"
-    )
+class Conflict(FactholdError):
+    """Several answers to a question."""
+
+    def __init__(self, name: str, conflicts: Sequence[str]) -> None:
+        others = len(conflicts) - SHOWN
+        more = f"; {others} more such fact{'s' if others > 1 else ''}" if others > 0 else ""
+        self.first = (
+            f"{name}, {'; '.join(conflicts[:SHOWN])}{more}; keep one answer each, or take on_conflict='first' "
+            "(the first answer counts)"
+        )
+        super().__init__(f"{self.first} or on_conflict='all' (each of them is right)")
 
 
 def _quoted(name: str) -> str:

@@ -12,8 +12,11 @@ from facthold.lm.model import Batch, LanguageModel
 from facthold.lm.parts import Parts, contrast, decompose, kept_run
 from facthold.lm.questions import Question
 
-ANSWERS, RUNNER_UP = "answers", "runner-up"
-CONTRASTS = {ANSWERS: "the mean of the relation's answers", RUNNER_UP: "the runner-up"}
+ANSWERS, RUNNER_UP, BEST_ANSWER = "answers", "runner-up", "best-answer"
+CONTRASTS = {
+    ANSWERS: "the mean of the relation's answers", RUNNER_UP: "the runner-up",
+    BEST_ANSWER: "the best other answer of the relation",
+}  # fmt: skip
 
 
 def later(model: LanguageModel, questions: Sequence[Question], position: str) -> Later:
@@ -37,19 +40,29 @@ def without_heads(run: Later, answers: np.ndarray) -> Bool[np.ndarray, "L H n"]:
     return np.array(found)
 
 
+def without_runs(run: Later, answers: np.ndarray, place: str, width: int) -> Bool[np.ndarray, "W n"]:
+    """The same without the attention, or the MLPs, of so many layers in a row, together; from each layer on."""
+    L = run.model.config.L
+    means = [run.means(place, i) for i in range(L)]
+    return np.stack([_right(run.put_all(place, i, means[i : i + width]), answers) for i in range(L - width + 1)])
+
+
 def _right(logits: Float[Array, "n V"], answers: np.ndarray) -> Bool[np.ndarray, "n"]:
     return np.asarray(jnp.argmax(logits, -1)) == answers
 
 
-def margins(model: LanguageModel, questions: Sequence[Question], rivals: np.ndarray) -> dict[str, Parts]:
-    """The parts of each question's margin by contrast: against the mean of ``rivals`` without the answer itself, and
-    against the best of all other tokens."""
+def margins(
+    model: LanguageModel, questions: Sequence[Question], rivals: np.ndarray, contrasts: Sequence[str] = (*CONTRASTS,)
+) -> dict[str, Parts]:
+    """The parts of each question's margin by contrast: against the mean of ``rivals`` without the answer itself, the
+    best of all other tokens, and the best of the rivals."""
     run = kept_run(model, Batch.of([q.tokens for q in questions]))
     own = np.array([q.answer for q in questions])
     logits = np.asarray(run.logits).copy()
     logits[np.arange(len(own)), own] = -np.inf
     others = np.stack([rivals[rivals != answer] for answer in own])
-    return {
-        ANSWERS: decompose(model, run, contrast(model, own, others)),
-        RUNNER_UP: decompose(model, run, contrast(model, own, logits.argmax(1))),
-    }
+    against = {
+        ANSWERS: others, RUNNER_UP: logits.argmax(1),
+        BEST_ANSWER: np.array([row[logits[i, row].argmax()] for i, row in enumerate(others)]),
+    }  # fmt: skip
+    return {name: decompose(model, run, contrast(model, own, against[name])) for name in contrasts}

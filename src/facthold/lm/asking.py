@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from facthold.lm.model import LanguageModel, batches
+from facthold.lm.tokeniser import Words
 
 if TYPE_CHECKING:
     from facthold.lm.teaching import Taught
@@ -36,13 +37,24 @@ class Continued:
         return asdict(self)
 
 
+def check_asked(words: Words, prompts: Sequence[str], top: int) -> list[list[int]]:
+    """The prompts as tokens; what cannot be asked is refused."""
+    if not 1 <= top <= words.config.V:
+        raise ValueError(f"top={top} must be from 1 to {words.config.V}, the number of tokens")
+    found = []
+    for number, prompt in enumerate(prompts, 1):
+        try:
+            found.append(words.encode(prompt))
+        except ValueError as error:
+            raise ValueError(str(error) if len(prompts) == 1 else f"prompt {number}: {error}") from error
+    return found
+
+
 def ask(
     model: LanguageModel, prompts: Sequence[str], top: int = TOP, *, taught: "Taught | None" = None
 ) -> list[Continued]:
     """The ``top`` next tokens of each prompt, perhaps with what the model was taught."""
-    if not 1 <= top <= model.config.V:
-        raise ValueError(f"top={top} must be from 1 to {model.config.V}, the number of tokens")
-    tokens = [model.encode(prompt) for prompt in prompts]
+    tokens = check_asked(model, prompts, top)
     found: dict[int, Continued] = {}
     for places, batch in batches(tokens):
         named = [taught.named(model, prompts[i]) for i in places] if taught else []

@@ -21,6 +21,7 @@ from facthold.lm.choices import GRADIENT, IDENTITY, NEIGHBOURS, TEXT
 from facthold.lm.model import Batch, LanguageModel, batches
 from facthold.lm.questions import subject_place
 from facthold.lm.text import ANOTHER
+from facthold.lm.tokeniser import Words
 
 PREFIXES = ("", "It is well known. ", "Yesterday we talked about it. ")  # texts before a prompt, for k and for v
 RIDGE = 0.03  # of C's diagonal, as a share of its mean: a text has fewer tokens than an MLP has neurons
@@ -101,7 +102,7 @@ def closed_form(
     return W + np.outer(v - W @ k, towards) / (k @ towards)
 
 
-def answer_token(model: LanguageModel, answer: str, others: Sequence[str] = ()) -> int:
+def answer_token(model: Words, answer: str, others: Sequence[str] = ()) -> int:
     """The first token of an answer; refused where another answer begins with it too, or it has no whole letter."""
     if not (answer := answer.strip()):
         raise ValueError(f"answer={answer!r} is empty; give one")
@@ -112,7 +113,7 @@ def answer_token(model: LanguageModel, answer: str, others: Sequence[str] = ()) 
     return model.tokeniser.first(answer)
 
 
-def _ambiguous(model: LanguageModel, answer: str, others: Sequence[str]) -> str:
+def _ambiguous(model: Words, answer: str, others: Sequence[str]) -> str:
     """The first token of an answer and what is wrong with it; nothing where it says which answer is meant."""
     token = model.tokeniser.first(answer)
     text = model.tokeniser.decode([token])

@@ -155,12 +155,18 @@ class Gguf:
         tensor = self._tensors[name]
         try:
             kind = self._package.GGMLQuantizationType(tensor.type)
-            shape = self._package.quant_shape_to_byte_shape(tensor.shape, kind)
+            block = self._package.GGML_QUANT_SIZES[kind][0]
         except (ValueError, KeyError) as error:
             raise FactholdError(
                 f"{self.path}: {name} has quantisation {tensor.type}, which gguf {version_of('gguf')} does not know; "
                 "take a file with another, such as Q8_0, or a newer gguf"
             ) from error
+        if tensor.shape[-1] % block:
+            raise FactholdError(
+                f"{self.path}: {name} has rows of {tensor.shape[-1]} numbers, and {kind.name} packs them by {block}; "
+                "the file is damaged, or made by another rule: get it again"
+            )
+        shape = self._package.quant_shape_to_byte_shape(tensor.shape, kind)
         n = math.prod(shape)
         if tensor.start + n > len(self._data):
             raise FactholdError(f"{self.path} is truncated: {name} goes beyond its end; get it again")

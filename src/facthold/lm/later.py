@@ -4,6 +4,7 @@ A prompt is run once as it is. After a change at position p of layer l, the posi
 all layers, as no token looks ahead. So a change at the last token costs one token per layer, and not the whole prompt.
 """
 
+from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -57,9 +58,21 @@ class Later:
 
     def put(self, place: str, layer: int, value: Float[Array, "b ..."], head: int | None = None) -> Array:
         """The logits after the last token, [b, V], with ``value`` at a site; of ``heads`` perhaps that of one alone."""
-        c, model = self.model.config, self.model
-        w, x = model.layers[layer], self.x[layer]
-        z = _heads(c, w, x, self.positions, *self.keys_values[layer], model.factors)
+        return self._said(self._changed(self.x[layer], place, layer, value, head), layer + 1)
+
+    def put_all(self, place: str, first: int, values: Sequence[Float[Array, "b ..."]]) -> Array:
+        """The same with a value at this place of each of several layers in a row."""
+        x = self.x[first]
+        for i, value in enumerate(values, first):
+            x = self._changed(x, place, i, value)
+        return self._said(x, first + len(values))
+
+    def _changed(
+        self, x: Float[Array, "b t d"], place: str, layer: int, value: Float[Array, "b ..."], head: int | None = None
+    ) -> Float[Array, "b t d"]:
+        """What a layer writes to the streams x that it reads, with ``value`` at one of its sites."""
+        c, w = self.model.config, self.model.layers[layer]
+        z = _heads(c, w, x, self.positions, *self.keys_values[layer], self.model.factors)
         if place == "heads":
             z = z.at[:, 0].set(value) if head is None else z.at[:, 0, head].set(value[:, head])
         a = forward.attention(w, z)
@@ -67,8 +80,12 @@ class Later:
             a = a.at[:, 0].set(value)
         x = x + a
         m = forward.mlp(w, forward.keys(c, w, x))
-        x = x + (m.at[:, 0].set(value) if place == "mlp" else m)
-        for i in range(layer + 1, c.L):
+        return x + (m.at[:, 0].set(value) if place == "mlp" else m)
+
+    def _said(self, x: Float[Array, "b t d"], layer: int) -> Array:
+        """The logits after the last token, from the streams that a layer reads."""
+        c, model = self.model.config, self.model
+        for i in range(layer, c.L):
             x = _layer(c, model.layers[i], x, self.positions, *self.keys_values[i], model.factors)
         return model.unembed(x[self.rows, self.ends])
 

@@ -29,6 +29,7 @@ from facthold.lm.teaching import (
     solve,
     text_streams,
 )
+from facthold.lm.tokeniser import Words
 from facthold.lm.wordings import (
     NOUNS,
     OTHER_NOUNS,
@@ -46,6 +47,7 @@ from facthold.lm.wordings import (
 )
 
 FEW, SAMPLE = 6, 16  # subjects in each foreign wording that a gate is made of, and that judge
+ROOM = 16  # tokens that a foreign question may have more than a taught one
 JUDGED = 256  # facts that are asked in words that were not taught
 
 
@@ -94,9 +96,7 @@ class Lesson:
         return asdict(self) | {"facts_per_param": self.facts / self.n_params}
 
 
-def usable(
-    model: LanguageModel, rows: Sequence[Row], templates: Sequence[str]
-) -> tuple[list[Row], tuple[LeftOut, ...]]:
+def usable(model: Words, rows: Sequence[Row], templates: Sequence[str]) -> tuple[list[Row], tuple[LeftOut, ...]]:
     """The facts that can be taught and judged by an answer's first token, and the others with the reason."""
     first = {answer: model.tokeniser.first(answer) for answer in {a for _, _, a in rows}}
     shared = Counter((r, first[a]) for r, a in {(r, a) for _, r, a in rows})
@@ -111,7 +111,11 @@ def usable(
             reason = f"the answer {shorten(a)!r} begins with the token {text!r}, as {shorten(other)!r} does"
         else:
             asked = [worded(template, s, r) for template in templates]
-            if any(place_of(model, one.text, one.end) is None for one in asked):
+            texts = (PASSAGE.replace(SUBJECT, s), *(one.text for one in asked))
+            longest, most = max(len(model.tokeniser.encode(text)) for text in texts), model.config.context - ROOM
+            if longest > most:
+                reason = f"it takes {longest} tokens to ask for it, and at most {most} can be asked"
+            elif any(place_of(model, one.text, one.end) is None for one in asked):
                 reason = "the subject ends within a token of its prompt"
         left.append(LeftOut(number, (s, r, a), reason)) if reason else kept.append((s, r, a))
     if not kept:
@@ -180,8 +184,7 @@ def teach(
 ) -> tuple[Taught, Lesson]:  # fmt: skip
     """Teach all facts of a table that can be taught, and ask for them."""
     L = model.config.L
-    if layer is not None and not 0 <= layer < L:
-        raise ValueError(f"layer={layer} must be from 0 to {L - 1}: the model has {L}")
+    model.check_layer(layer)
     layer = key_layer(L) if layer is None else layer
     relations = list(dict.fromkeys(r for _, r, _ in table))
     for template in templates:

@@ -12,7 +12,7 @@ from facthold._util.memory import check_memory
 from facthold.lm.fetch import TINY, find_file
 from facthold.lm.gguf import FACTORS, LAYER, UNEMBEDDING, Config, Gguf
 from facthold.lm.model import SIZE, LanguageModel
-from facthold.lm.tokeniser import Tokeniser
+from facthold.lm.tokeniser import Tokeniser, Words
 
 _loading = Lock()  # lanes are threads: the second waits for what the first reads
 LENGTH = 64  # tokens of a prompt, for a guess at the memory
@@ -33,6 +33,14 @@ def _loaded(name: str) -> LanguageModel:
         check_memory("the tiny model", bytes_of_model(CONFIG), "free some")
         return tiny_model()
     return read_model(find_file(name))
+
+
+def words_of(name: str) -> Words:
+    """What is known of the model with this name without its weights, in half a second."""
+    if name == TINY:
+        return load(name)
+    file = Gguf(find_file(name))
+    return Words(file.config, Tokeniser(file.vocabulary))
 
 
 def bytes_of_model(c: Config) -> float:

@@ -9,12 +9,13 @@ import numpy as np
 
 from facthold._util.errors import FactholdError, find
 from facthold.facts.table import Row
-from facthold.lm.ablation import ANSWERS, CONTRASTS, RUNNER_UP
+from facthold.lm.ablation import ANSWERS, BEST_ANSWER, CONTRASTS, RUNNER_UP
 from facthold.lm.later import Later
 from facthold.lm.model import Batch, LanguageModel
 from facthold.lm.parts import contrast, decompose, kept_run
 from facthold.lm.prompts import TEMPLATES
 from facthold.lm.questions import answers, relation_of
+from facthold.lm.tokeniser import Words
 
 OTHERS = 16  # prompts of the same relation that a part is replaced by the mean of
 TOP = 12
@@ -60,7 +61,7 @@ class Location:
         return asdict(self) | {"sentence": self.sentence}
 
 
-def one_token(model: LanguageModel, name: str, text: str) -> int:
+def one_token(model: Words, name: str, text: str) -> int:
     """The token of a word that goes on after a prompt; one of several tokens is refused."""
     tokens = model.tokeniser.encode(f" {text}", begin=False) if text.strip() else []
     if not tokens:
@@ -73,20 +74,35 @@ def one_token(model: LanguageModel, name: str, text: str) -> int:
     return tokens[0]
 
 
+def check_located(
+    words: Words, prompt: str, answer: str, against: str, relation: str | None, layer: int | None
+) -> tuple[list[int], int, str | None]:
+    """The prompt's tokens, the answer's and the relation; what cannot be located is refused."""
+    words.check_layer(layer)
+    tokens, own, asked = words.encode(prompt), one_token(words, "answer", answer), relation_of(prompt)
+    if relation is not None:
+        find("relation", relation, TEMPLATES)
+    relation = relation or (asked[0] if asked else None)
+    if against in (ANSWERS, BEST_ANSWER):
+        if relation is None:
+            raise FactholdError(
+                f"against={against} needs a relation, and the prompt has the words of none: give --relation, one of "
+                f"{', '.join(TEMPLATES)}"
+            )
+    elif against != RUNNER_UP and one_token(words, "against", against) == own:
+        raise ValueError(f"against={against!r} is the answer itself; give another token")
+    return tokens, own, relation
+
+
 def locate(
     model: LanguageModel, prompt: str, answer: str, rows: Sequence[Row], *, against: str = RUNNER_UP,
     relation: str | None = None, layer: int | None = None, top: int = TOP,
 ) -> Location:  # fmt: skip
-    """Take a margin apart. ``against``: 'runner-up', 'answers' (the mean of the relation's answers in ``rows``) or a
-    token. ``relation`` is read from the prompt's words, where they are those of a template. ``layer``: its parts alone.
-    The ``top`` largest parts are also ablated."""
-    c = model.config
-    if layer is not None and not 0 <= layer < c.L:
-        raise ValueError(f"layer={layer}: the model has {c.L}, counted from 0")
-    tokens, own, asked = model.encode(prompt), one_token(model, "answer", answer), relation_of(prompt)
-    if relation is not None:
-        find("relation", relation, TEMPLATES)
-    relation = relation or (asked[0] if asked else None)
+    """Take a margin apart. ``against``: 'runner-up', 'answers' (the mean of the relation's answers in ``rows``),
+    'best-answer' (the best other one of these) or a token. ``relation`` is read from the prompt's words,
+    where they are those of a template. ``layer``: its parts alone. The ``top`` largest parts are also ablated."""
+    c, asked = model.config, relation_of(prompt)
+    tokens, own, relation = check_located(model, prompt, answer, against, relation, layer)
     run = kept_run(model, Batch.of([tokens]))
     logits = np.asarray(run.logits)[0]
     rivals = _rivals(model, logits, own, against, relation, rows)
@@ -98,7 +114,7 @@ def locate(
     later, how = _later(model, tokens, asked, rows)
     best = int(logits.argmax())
     rival = CONTRASTS[ANSWERS] if against == ANSWERS else _text(model, int(rivals[0]))
-    rival = f"{rival!r}, the runner-up" if against == RUNNER_UP else rival
+    rival = f"{rival!r}, {CONTRASTS[against]}" if against in (RUNNER_UP, BEST_ANSWER) else rival
     return Location(
         prompt, answer, rival, _text(model, best),
         margin=float(parts.margin[0]), embedding=float(parts.embedding[0]), attention=float(parts.heads[0].sum()),
@@ -113,18 +129,11 @@ def _rivals(
     if against == RUNNER_UP:
         best = np.argsort(-logits, kind="stable")[:2]
         return best[best != own][:1]
-    if against != ANSWERS:
-        rival = one_token(model, "against", against)
-        if rival == own:
-            raise ValueError(f"against={against!r} is the answer itself; give another token")
-        return np.array([rival])
-    if relation is None:
-        raise FactholdError(
-            f"against=answers needs a relation, and the prompt has the words of none: give --relation, one of "
-            f"{', '.join(TEMPLATES)}"
-        )
+    if against not in (ANSWERS, BEST_ANSWER):
+        return np.array([one_token(model, "against", against)])
     found = answers(model, [row for row in rows if row[1] == relation])
-    return found[found != own]
+    found = found[found != own]
+    return found if against == ANSWERS else found[[logits[found].argmax()]]
 
 
 def _later(

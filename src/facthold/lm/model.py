@@ -21,8 +21,7 @@ from facthold._util.errors import check_one_of
 from facthold._util.memory import check_memory
 from facthold.lm import forward
 from facthold.lm.forward import Weights
-from facthold.lm.gguf import Config
-from facthold.lm.tokeniser import Tokeniser
+from facthold.lm.tokeniser import Words
 
 PLACES = ("stream", "heads", "attention", "keys", "mlp")
 GRID = 4  # prompts are padded to a multiple of this: each length costs a compilation
@@ -84,11 +83,9 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class LanguageModel:
+class LanguageModel(Words):
     """Weights with their tokeniser. Nothing changes in place: `replaced` gives another model that shares the rest."""
 
-    config: Config
-    tokeniser: Tokeniser
     E: Float[Array, "V d"]  # embeddings
     U: Float[Array, "V d"]  # unembeddings: the same array, where they are tied
     g: Float[Array, "d"]  # gain of the last norm
@@ -103,17 +100,6 @@ class LanguageModel:
     def batch(self, prompts: Sequence[str]) -> Batch:
         """Texts as a batch; each begins with the token that a prompt begins with."""
         return Batch.of([self.encode(prompt) for prompt in prompts])
-
-    def encode(self, prompt: str) -> list[int]:
-        """The tokens of a prompt; an empty one, and one that is longer than the context, is refused."""
-        if not prompt.strip():
-            raise ValueError("the prompt is empty; write the beginning of a sentence")
-        tokens = self.tokeniser.encode(prompt)
-        if len(tokens) > self.config.context:
-            raise ValueError(
-                f"the prompt has {len(tokens)} tokens, and the model reads at most {self.config.context}; shorten it"
-            )
-        return tokens
 
     def run(
         self, batch: Batch, *, hooks: Hooks | None = None, keep: Collection[str | Site] = (),

@@ -24,6 +24,7 @@ from facthold.lm.model import LanguageModel
 from facthold.lm.price import text_perplexity
 from facthold.lm.prompts import by_hash, facts_for
 from facthold.lm.questions import subject_place
+from facthold.lm.tokeniser import Words
 
 TRIED = (4, 2)  # layers L / 4 and L / 2
 IN_C, CHOOSING, JUDGED = 64, 8, 16  # other subjects: whose keys are in C, that choose the layer, that are told
@@ -75,20 +76,24 @@ def undone(before: LanguageModel, after: LanguageModel, made: Sequence[Mapping[s
     return [prompt for prompt, lost in zip(answers, was & ~now, strict=True) if lost]
 
 
+def check_edit(
+    words: Words, name: str, prompt: str, subject: str, answer: str, *, layer: int | None, covariance: str, value: str
+) -> int:
+    """The answer's token; an edit that cannot be made is refused."""
+    check_one_of("covariance", covariance, COVARIANCES)
+    check_one_of("value", value, VALUES)
+    words.check_layer(layer)
+    subject_place(words, prompt, subject)
+    return answer_token(words, answer, sorted({a for _, _, a in facts_for(name)}))
+
+
 def edit_once(
     model: LanguageModel, name: str, prompt: str, subject: str, answer: str, *, layer: int | None = None,
     covariance: str = "neighbours", value: str = "gradient",
 ) -> Done:  # fmt: skip
     """Edit a model, which may be an edited one of the model with this name."""
-    check_one_of("covariance", covariance, COVARIANCES)
-    check_one_of("value", value, VALUES)
-    L = model.config.L
-    if layer is not None and not 0 <= layer < L:
-        raise ValueError(f"layer={layer} must be from 0 to {L - 1}: the model has {L}")
-    rows = facts_for(name)
-    target = answer_token(model, answer, sorted({a for _, _, a in rows}))
-    made = Edit(prompt, subject, answer.strip())
-    subject_place(model, prompt, subject)
+    target = check_edit(model, name, prompt, subject, answer, layer=layer, covariance=covariance, value=value)
+    L, rows, made = model.config.L, facts_for(name), Edit(prompt, subject, answer.strip())
     others = sorted({s for s, _, _ in rows} - {subject}, key=by_hash)
     texts = [(prompt.replace(subject, s), s) for s in others if s not in prompt]
     ends = np.cumsum([min(JUDGED, len(texts) // 3), min(CHOOSING, len(texts) // 3), IN_C])

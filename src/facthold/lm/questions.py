@@ -10,6 +10,7 @@ from facthold.facts.table import Row
 from facthold.lm.knowing import ask_facts
 from facthold.lm.model import LanguageModel
 from facthold.lm.prompts import TEMPLATES, by_hash, prompt
+from facthold.lm.tokeniser import Words
 
 LAST, SUBJECT = "last", "subject"
 POSITIONS = {LAST: "the last token", SUBJECT: "the subject's last token"}
@@ -49,7 +50,7 @@ def held(subject: str) -> bool:
     return by_hash(subject)[-1] % 2 == 1
 
 
-def subject_place(model: LanguageModel, prompt: str, subject: str) -> int:
+def subject_place(model: Words, prompt: str, subject: str) -> int:
     """The position of the subject's last token in a prompt."""
     start = prompt.rfind(subject) if subject.strip() else -1
     if start < 0:

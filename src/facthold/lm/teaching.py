@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from facthold.lm.choices import OUTER, SOLVED
 from facthold.lm.model import SIZE, Batch, Hook, LanguageModel, Site, batches
 from facthold.lm.text import ANOTHER
+from facthold.lm.tokeniser import Words
 from facthold.lm.wordings import Prompt
 
 RIDGE, SHRINK = 1e-3, 0.03  # of K^T K and of the unembeddings' covariance: shares of the mean diagonal
@@ -58,7 +59,7 @@ class Streams:
         return Streams({layer: k[which] for layer, k in self.keys.items()}, self.cues[which], self.finals[which])
 
 
-def place_of(model: LanguageModel, text: str, end: int) -> int | None:
+def place_of(model: Words, text: str, end: int) -> int | None:
     """The token that ends where a name does; None where a token goes on beyond it."""
     before, whole = model.encode(text[:end]), model.encode(text)
     return len(before) - 1 if whole[: len(before)] == before else None

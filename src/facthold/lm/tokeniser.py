@@ -1,11 +1,12 @@
 """Texts as tokens: byte-level BPE by the vocabulary of a GGUF file, with the library `tokenizers`."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from facthold._util.errors import FactholdError, brief, optional
 from facthold.lm import NEEDED
-from facthold.lm.gguf import Vocabulary
+from facthold.lm.gguf import Config, Vocabulary
 
 LLAMA3 = (  # the pattern of Llama 3
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
@@ -63,6 +64,31 @@ class Tokeniser:
     def first(self, answer: str) -> int:
         """The first token of an answer, as it goes on after a prompt: with a space before it."""
         return self.encode(f" {answer}", begin=False)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """What is known of a model without its weights: enough to check what it is asked before they are read."""
+
+    config: Config
+    tokeniser: Tokeniser
+
+    def encode(self, prompt: str) -> list[int]:
+        """The tokens of a prompt; an empty one, and one that is longer than the context, is refused."""
+        if not prompt.strip():
+            raise ValueError("the prompt is empty; write the beginning of a sentence")
+        tokens = self.tokeniser.encode(prompt)
+        if len(tokens) > self.config.context:
+            raise ValueError(
+                f"the prompt has {len(tokens)} tokens, and the model reads at most {self.config.context}; shorten it"
+            )
+        return tokens
+
+    def check_layer(self, layer: int | None) -> None:
+        """A layer, where one is given, is there."""
+        L = self.config.L
+        if layer is not None and not 0 <= layer < L:
+            raise ValueError(f"layer={layer} must be from 0 to {L - 1}: the model has {L}")
 
 
 def _splitter(ways: Any, tokenizers: Any, before: str) -> Any:

@@ -14,13 +14,23 @@ from facthold.lm.from_layer import FromLayer
 from facthold.lm.knowing import ask_facts, reason_left_out
 from facthold.lm.model import LanguageModel
 from facthold.lm.prompts import by_hash
+from facthold.lm.tokeniser import Words
 from facthold.measure.truncate import best_ranks
 
 LOCATED, PROMPT = "located", "{} is located in"
 RIVALS = ("the", "a", "an")  # what follows "in" where nothing is known
 
 
-def full_rank(model: LanguageModel, matrix: str) -> int:
+def check_cut(words: Words, layer: int | None, matrix: str, ranks: Collection[int]) -> None:
+    """What is not in the model, or has no such rank, is refused."""
+    words.check_layer(layer)
+    full = full_rank(words, matrix)
+    for rank in ranks:
+        if not 0 <= rank <= full:
+            raise ValueError(f"rank={rank} must be from 0 to {full}, the full rank of {matrix}; 0 drops it")
+
+
+def full_rank(model: Words, matrix: str) -> int:
     """The largest rank that what is cut can have."""
     shapes = model.config.shapes()
     return max(min(shapes[name]) for name in find("matrix", matrix, MATRICES))
@@ -30,12 +40,7 @@ def truncations(
     model: LanguageModel, layer: int, matrix: str, ranks: Collection[int]
 ) -> dict[int, LanguageModel]:  # fmt: skip
     """The model with a matrix of a layer cut to each rank; from full rank on it is the model as it was."""
-    if not 0 <= layer < model.config.L:
-        raise ValueError(f"layer={layer} must be from 0 to {model.config.L - 1}: the model has {model.config.L}")
-    full = full_rank(model, matrix)
-    for rank in ranks:
-        if not 0 <= rank <= full:
-            raise ValueError(f"rank={rank} must be from 0 to {full}, the full rank of {matrix}; 0 drops it")
+    check_cut(model, layer, matrix, ranks)
     parts = {name: best_ranks(model.layers[layer][name], ranks) for name in MATRICES[matrix]}
     return {
         rank: model.replaced({(layer, name): jnp.asarray(cut[rank][0]) for name, cut in parts.items()})

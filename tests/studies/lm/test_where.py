@@ -11,8 +11,9 @@ from facthold.lm.prompts import facts_for
 from facthold.lm.questions import answers, questions, relation_of
 from facthold.lm.tiny import LAYER, OF_SUBJECTS
 from facthold.studies.lm.resampling import bits, flags, interval_of, mean_by
-from facthold.studies.lm.where import LmHeads, LmWhere
+from facthold.studies.lm.where import LmHeads, LmTogether, LmWhere
 from facthold.studies.lm.where_claims import CONTRAST, ONE_LAYER, Facts, choose, judge_contrast, judge_layer
+from facthold.studies.lm.where_view import lines
 
 SUBJECTS = [f"s{i}" for i in range(40)]
 
@@ -35,10 +36,14 @@ def test_parts_sum_to_the_margin_which_is_that_of_the_logits() -> None:
     model, rows = load("tiny"), facts_for("tiny", ["capital"])
     asked = questions(model, rows)
     rivals = answers(model, rows)
-    for contrast, parts in margins(model, asked, rivals).items():
+    found = margins(model, asked, rivals)
+    assert list(found) == ["answers", "runner-up", "best-answer"]
+    for contrast, parts in found.items():
         for i, q in enumerate(asked):
             logits = np.asarray(model.run(model.batch([f"The capital of {q.fact[0]} is"])).logits)[0]
-            other = np.delete(logits, q.answer).max() if contrast == "runner-up" else logits[rivals[rivals != q.answer]]
+            others = logits[rivals[rivals != q.answer]]
+            best = {"runner-up": np.delete(logits, q.answer).max(), "best-answer": others.max()}
+            other = best.get(contrast, others)
             assert parts.margin[i] == pytest.approx(logits[q.answer] - np.mean(other), rel=1e-5, abs=1e-5)
 
 
@@ -105,7 +110,7 @@ def test_one_prompt_is_located_by_any_contrast() -> None:
     model, rows = load("tiny"), facts_for("tiny")
     assert relation_of("The capital of France is") == ("capital", "The capital of {} is", "France")
     assert relation_of("The capital of is") is None
-    for against in ("runner-up", "answers", "Rome"):
+    for against in ("runner-up", "best-answer", "answers", "Rome"):
         found = locate(model, "The capital of France is", "Paris", rows, against=against)
         total = found.embedding + sum(part.contribution for part in found.parts)
         assert total == pytest.approx(found.margin, rel=1e-5)
@@ -113,3 +118,17 @@ def test_one_prompt_is_located_by_any_contrast() -> None:
         assert found.parts[0].name == f"layer {LAYER} head {OF_SUBJECTS}"
         assert found.parts[0].changed
     assert found.rival == "Rome"
+
+
+def test_layers_together_are_chosen_and_judged_as_single_ones_are() -> None:
+    """Two of the tiny model's three layers in a row: both pairs have the planted one."""
+    found = {"relation": "capital"} | LmTogether(relation="capital").run()
+    assert found["width"] == 2
+    assert [flags(text).mean() < 0.2 for text in found["attention runs"]] == [True, True]
+    assert [flags(text).mean() for text in found["mlp runs"]] == [1, 1]
+    said = lines([found])
+    assert said[0].startswith("attention of layers 0 to 1 together, chosen on half: of ")
+    assert "0.00 stay right" in said[0]
+    assert any(
+        "against the best other answer of the relation" in line and "share of attention" in line for line in said
+    )

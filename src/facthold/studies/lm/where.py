@@ -14,6 +14,7 @@ from facthold.studies.lm.resampling import bits
 Facts = Annotated[int, Between(least=4)]
 PLACES = ("attention", "mlp")
 HEADS = 9  # of a layer of the fetched model, for a guess at what a cell costs
+TOGETHER = 1 / 6  # of the layers are ablated together
 POSITIONS = 4  # of a question that are computed again after a change, about, both places together
 
 
@@ -34,7 +35,7 @@ class LmWhere(LmCell):
     def run(self) -> Result:
         import numpy as np
 
-        from facthold.lm.ablation import later, margins, without_layers
+        from facthold.lm.ablation import ANSWERS, RUNNER_UP, later, margins, without_layers
         from facthold.lm.questions import POSITIONS, answers, held, questions
 
         model, rows = self.opened(), self.facts([self.relation])
@@ -45,7 +46,7 @@ class LmWhere(LmCell):
             "accuracy": float(np.mean([q.known for q in everything])),  # of all facts that can be judged
             "subjects": [q.fact[0] for q in asked], "held": bits([held(q.fact[0]) for q in asked]),
         }  # fmt: skip
-        for name, parts in margins(model, asked, answers(model, rows)).items():
+        for name, parts in margins(model, asked, answers(model, rows), (ANSWERS, RUNNER_UP)).items():
             found |= {
                 f"margin {name}": parts.margin.tolist(), f"embedding {name}": parts.embedding.tolist(),
                 f"attention {name}": parts.attentions.sum(1).tolist(), f"mlp {name}": parts.mlps.sum(1).tolist(),
@@ -56,6 +57,42 @@ class LmWhere(LmCell):
             run = later(model, asked, position)
             found |= {f"{place} {position}": [bits(row) for row in without_layers(run, own, place)] for place in PLACES}
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class LmTogether(LmCell):
+    """The known facts of one relation, at most so many: what attention and MLPs add to the margin over the best other
+    answer of the relation, and answers without the attention, or the MLPs, of a sixth of all layers in a row, together,
+    at the last token."""
+
+    kind: ClassVar[str] = "lm-together"
+
+    relation: Relation
+    facts_each: Facts = 40
+
+    @property
+    def cost(self) -> float:
+        return self.seconds(250) + self.seconds(self.facts_each * layers_of(self.model) * POSITIONS / 2, 1)
+
+    def run(self) -> Result:
+        import numpy as np
+
+        from facthold.lm.ablation import BEST_ANSWER, later, margins, without_runs
+        from facthold.lm.questions import LAST, answers, held, questions
+
+        model, rows = self.opened(), self.facts([self.relation])
+        asked = [q for q in questions(model, rows) if q.known][: self.facts_each]
+        own, L = np.array([q.answer for q in asked]), model.config.L
+        width = min(L, max(2, round(L * TOGETHER)))
+        parts = margins(model, asked, answers(model, rows), [BEST_ANSWER])[BEST_ANSWER]
+        run = later(model, asked, LAST)
+        return {
+            "subjects": [q.fact[0] for q in asked], "held": bits([held(q.fact[0]) for q in asked]), "width": width,
+            f"margin {BEST_ANSWER}": parts.margin.tolist(),
+            f"attention {BEST_ANSWER}": parts.attentions.sum(1).tolist(),
+            f"mlp {BEST_ANSWER}": parts.mlps.sum(1).tolist(),
+            **{f"{place} runs": [bits(row) for row in without_runs(run, own, place, width)] for place in PLACES},
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +148,6 @@ def layer_cells(grid: Grid) -> list[Cell]:
 
 def cells(grid: Grid) -> list[Cell]:
     model = named(grid.model)
-    return layer_cells(grid) + [
-        LmHeads(model=model, relation=r, facts_each=grid.facts_heads) for r in grid.relations
-    ]  # fmt: skip
+    together = [LmTogether(model=model, relation=r, facts_each=grid.facts_each) for r in grid.relations]
+    heads = [LmHeads(model=model, relation=r, facts_each=grid.facts_heads) for r in grid.relations]
+    return [*layer_cells(grid), *heads, *together]

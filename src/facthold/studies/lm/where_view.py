@@ -7,22 +7,24 @@ import numpy as np
 
 from facthold.lab import Figure, Values, style
 from facthold.lm.fetch import SMOLLM2
-from facthold.studies.lm.resampling import flags
+from facthold.studies.lm.resampling import flags, interval_of
 from facthold.studies.lm.where import PRESETS, cells
-from facthold.studies.lm.where_claims import Facts, choose
+from facthold.studies.lm.where_claims import Facts, attention_share, choose
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+BEST = "best-answer"
 CONTRASTS = {"answers": "the mean of the relation's answers", "runner-up": "the runner-up"}
 POSITIONS = {"last": "the last token", "subject": "the subject's last token"}
 PLACES = {"attention": "attention", "mlp": "MLP"}
 NAMED = 3  # heads and layers that a line names
 
 
-def split(rows: Sequence[Values]) -> tuple[list[Values], list[Values]]:
-    """Rows about layers, and rows about heads."""
-    return [r for r in rows if "attention last" in r], [r for r in rows if "heads last" in r]
+def split(rows: Sequence[Values]) -> tuple[list[Values], list[Values], list[Values]]:
+    """Rows about layers, about heads, and about several layers together."""
+    first, second, third = ([r for r in rows if name in r] for name in ("attention last", "heads last", "mlp runs"))
+    return first, second, third
 
 
 def count_layers(axes: "Axes") -> None:
@@ -33,8 +35,11 @@ def count_layers(axes: "Axes") -> None:
 
 
 def draw(rows: Sequence[Values]) -> "style.Canvas":
-    layers, _ = split(rows)
-    canvas, axes = style.panels(4, width=5.6, height=3.6, rows=2)
+    layers, _, together = split(rows)
+    canvas, axes = style.panels(6, width=5.6, height=3.6, rows=3)
+    if together:
+        _draw_runs(axes[4], together)
+        _draw_shares(axes[5], layers, together)
     if not layers:  # heads alone are stored so far: they are in the lines below
         return canvas
     facts = Facts(layers)
@@ -72,6 +77,38 @@ def _draw_sums(axes: "Axes", facts: Facts) -> None:
     style.legend(axes, loc="upper left", ncols=1)
 
 
+def _draw_runs(axes: "Axes", rows: Sequence[Values]) -> None:
+    """What is left without several layers' parts together."""
+    facts, width = Facts(rows), rows[0]["width"]
+    for i, (place, name) in enumerate(PLACES.items()):
+        right = facts.right(f"{place} runs")
+        for half, line, which in ((~facts.held, ":", "chosen on"), (facts.held, "-", "judged on")):
+            axes.plot(right[:, half].mean(1), line, **style.mark(i), ms=3, lw=1.2, label=f"{name}, {which}")
+    axes.set(title=f"without {width} layers' parts in a row, together", xlabel="first of the layers",
+             ylabel="share still right", ylim=(-0.03, 1.05))  # fmt: skip
+    count_layers(axes)
+    style.frame(axes)
+    style.legend(axes, loc="lower left")
+
+
+def _draw_shares(axes: "Axes", layers: Sequence[Values], together: Sequence[Values]) -> None:
+    """The share of attention by contrast."""
+    found = [(words, Facts(layers), c) for c, words in CONTRASTS.items() if layers]
+    found.append(("the best other answer", Facts(together), BEST))
+    for i, (_, facts, contrast) in enumerate(found):
+        share, (low, high) = _share(facts, contrast)
+        axes.errorbar([share], [i], xerr=[[share - low], [high - share]], **style.mark(i), ms=5, capsize=3)
+    axes.axvline(0.5, color="0.6", lw=1)
+    axes.set_yticks(range(len(found)), [words for words, _, _ in found])
+    axes.set(title="attention's share of what attention and MLPs add", xlabel="share, 95% over subjects",
+             ylim=(-0.5, len(found) - 0.5))  # fmt: skip
+    style.frame(axes, grid="x")
+
+
+def _share(facts: Facts, contrast: str) -> tuple[float, tuple[float, float]]:
+    return interval_of(facts.subjects, lambda w: attention_share(facts, contrast, w))
+
+
 def _draw_layers(axes: "Axes", rows: Sequence[Values]) -> None:
     """Each layer's part, a mean over all facts."""
     counts = [len(r["subjects"]) for r in rows]
@@ -88,8 +125,8 @@ def _draw_layers(axes: "Axes", rows: Sequence[Values]) -> None:
 
 def lines(rows: Sequence[Values]) -> list[str]:
     """What was chosen, what is left without it, and the margin by contrast; heads by how many answers they cost."""
-    layers, heads = split(rows)
-    found = _layers(layers) if layers else []
+    layers, heads, together = split(rows)
+    found = (_layers(layers) if layers else []) + (_together(together) if together else [])
     return found + [line for position in POSITIONS for line in _heads(heads, position)]
 
 
@@ -121,6 +158,36 @@ def _layers(layers: Sequence[Values]) -> list[str]:
     return found
 
 
+def _together(rows: Sequence[Values]) -> list[str]:
+    """Layers in a row, chosen and judged as single ones are; and margins over the best other answer."""
+    facts, width, found = Facts(rows), rows[0]["width"], []
+    for place, name in PLACES.items():
+        shares = facts.right(f"{place} runs")[:, facts.held].mean(1)
+        first = choose(facts, f"{place} runs")
+        apart = [share for i, share in enumerate(shares) if abs(i - first) >= width]
+        rest = f"; without any {width} others in a row at least {min(apart):.2f}" if apart else ""
+        found.append(
+            f"{name} of layers {first} to {first + width - 1} together, chosen on half: of {int(facts.held.sum())} "
+            f"held facts {shares[first]:.2f} stay right{rest}; of the last {width} layers {shares[-1]:.2f}"
+        )
+    share, (low, high) = _share(facts, BEST)
+    sums = {name: facts.values(f"{place} {BEST}").mean() for place, name in PLACES.items()}
+    margin = facts.values(f"margin {BEST}").mean()
+    found.append(
+        f"margin against the best other answer of the relation {margin:.2f}: "
+        + ", ".join(f"{n} {v:.2f}" for n, v in sums.items())
+        + f"; share of attention {share:.2f} [{low:.2f}, {high:.2f}]"
+    )  # fmt: skip
+    for row in rows:
+        each = (f"{name} {np.mean(row[f'{place} {BEST}']):.2f}" for place, name in PLACES.items())
+        left = flags(row["mlp runs"][-1]).mean()
+        found.append(
+            f"{row['relation']}, against the best other answer: {', '.join(each)}; right without the last {width} "
+            f"MLPs: {left:.2f}"
+        )
+    return found
+
+
 def _heads(rows: Sequence[Values], position: str) -> list[str]:
     """For each relation the heads that the choosing half names, with what is left in the other half."""
     found = []
@@ -141,7 +208,8 @@ FIGURE = Figure(
     f"Known facts about countries in {SMOLLM2.name} (preset smoke: in a made-up model of three layers). Top: answers "
     "that are still right when one layer's attention, or its MLP, is replaced at one token by its mean over the other "
     "prompts of the relation; the half of the subjects on which the layer was chosen and the half on which it is "
-    "judged are drawn apart. Bottom: the exact parts of the margin with the last norm's scale frozen, against the mean "
-    "of the relation's answers and against the runner-up.",
+    "judged are drawn apart. Middle: the exact parts of the margin with the last norm's scale frozen, against the mean "
+    "of the relation's answers and against the runner-up. Bottom: a sixth of all layers replaced together, and the "
+    "share of attention, also against the best other answer of the relation.",
     PRESETS, cells, draw, says=lines,
 )  # fmt: skip
