@@ -17,7 +17,7 @@ from facthold.memory.associations import Problem, random_problem
 from facthold.models.memory import LinearMemory, MLPMemory
 from facthold.train.engine import RACE_STEPS, Member, fit
 from facthold.train.protocols import PROTOCOLS, Protocol
-from facthold.train.sampled import ALL, LOOKED, OTHERS, RIVALS, StoreSampled, _beside
+from facthold.train.sampled import ALL, LOOKED, OTHERS, RIVALS, SAMPLE, StoreSampled, _beside
 from facthold.train.tasks import BATCH, StoreAssociations, Task
 
 KEY = jax.random.key(17)
@@ -176,9 +176,10 @@ def test_a_look_at_many_inputs_is_a_fair_sample() -> None:
     task = StoreSampled.of(problem)
     scores, f = scores_of(problem, model), np.asarray(problem.f)
     share = (scores.argmax(axis=1) == f).mean()
-    seen = np.array([float(look(task, model, jax.random.fold_in(KEY, i))) for i in range(4)])
+    seen = np.array([float(look(task, model, jax.random.fold_in(KEY, i))) for i in range(64)])
     assert len(set(seen.tolist())) > 1
-    assert abs(seen.mean() - share) < 4 * np.sqrt(share * (1 - share) / (4 * LOOKED))
+    assert set((seen * SAMPLE % 1).tolist()) == {0.0}  # of so many inputs
+    assert abs(seen.mean() - share) < 4 * np.sqrt(share * (1 - share) / (64 * SAMPLE))
 
 
 def test_scores_that_are_not_finite_are_never_won() -> None:

@@ -17,7 +17,8 @@ RIVALS = 1 << 10  # outputs that a batch is compared with at most, of those that
 OTHERS = 1 << 9  # outputs of all, as rivals beside them
 ALL = 1 << 11  # up to so many outputs all are rivals: drawing them would cost more in steps than it saves in time
 FEWEST = 1 << 8  # own outputs are padded to so many at least: small problems then share a compiled loop
-LOOKED = 1 << 12  # inputs that a look asks at most
+LOOKED = 1 << 12  # up to so many inputs a look asks them all
+SAMPLE = 1 << 8  # inputs that it asks of more: 4,096 against all outputs would cost as much as the steps between looks
 BLOCK = 1 << 8  # inputs whose scores against all outputs are held at once
 
 
@@ -78,11 +79,11 @@ class StoreSampled(Task):
         return jnp.concatenate([own, other]), jnp.concatenate([offered, jnp.ones(OTHERS, bool)])
 
     def accuracy(self, model: Memory, *, key: PRNGKeyArray) -> Float[Array, ""]:
-        rows = min(len(self.problem.f), LOOKED)
-        asked = jnp.arange(rows) if rows == len(self.problem.f) else jax.random.randint(key, (rows,), 0, self.n_inputs)
+        rows = len(self.problem.f)
+        asked = jnp.arange(rows) if rows <= LOOKED else jax.random.randint(key, (SAMPLE,), 0, self.n_inputs)
         counted = asked < self.n_inputs
-        blocks = jnp.pad(asked, (0, -rows % BLOCK)).reshape(-1, BLOCK)
-        won = lax.map(lambda inputs: self.won(model, inputs), blocks).ravel()[:rows]
+        blocks = jnp.pad(asked, (0, -len(asked) % BLOCK)).reshape(-1, BLOCK)
+        won = lax.map(lambda inputs: self.won(model, inputs), blocks).ravel()[: len(asked)]
         return (won & counted).sum() / counted.sum()
 
     def won(self, model: Memory, inputs: Int[Array, " n"]) -> Bool[Array, " n"]:
