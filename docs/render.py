@@ -110,12 +110,15 @@ class Findings:
         """The fit of a figure by its name."""
         return {fit["name"]: fit for fit in self.figure(name)["fits"]}[words]
 
-    def ledger(self, *ids: str) -> str:
-        """A table of claims: verdict, what was measured, and how sure it is."""
+    def ledger(self, *ids: str, controls: Mapping[str, str] | None = None) -> str:
+        """A table of claims: verdict, what was measured, how sure it is, and perhaps what it is held against."""
         missing = {id: dict.fromkeys(("measured", "error"), "") | {"verdict": NOT_YET} for id in registry.claims()}
         said = {id: (missing | self._claims)[id] for id in ids}
         rows = [(f"`{id}`", c["verdict"], _cell(c["measured"]), _cell(c["error"])) for id, c in said.items()]
-        lines = [("claim", "verdict", "measured", "interval"), ("---",) * 4, *rows]
+        lines: list[tuple[str, ...]] = [("claim", "verdict", "measured", "interval"), ("---",) * 4, *rows]
+        if controls is not None:
+            beside = ("control", "---", *(controls[id] for id in ids))
+            lines = [(*line, one) for line, one in zip(lines, beside, strict=True)]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def notes(self, name: str, *starts: str) -> str:

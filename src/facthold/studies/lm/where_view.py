@@ -93,8 +93,8 @@ def _draw_runs(axes: "Axes", rows: Sequence[Values]) -> None:
 
 def _draw_shares(axes: "Axes", layers: Sequence[Values], together: Sequence[Values]) -> None:
     """The share of attention by contrast."""
-    found = [(words, Facts(layers), c) for c, words in CONTRASTS.items() if layers]
-    found.append(("the best other answer", Facts(together), BEST))
+    found = [(f"against {c}", Facts(layers), c) for c in CONTRASTS if layers]
+    found.append(("against the best\nother answer", Facts(together), BEST))
     for i, (_, facts, contrast) in enumerate(found):
         share, (low, high) = _share(facts, contrast)
         axes.errorbar([share], [i], xerr=[[share - low], [high - share]], **style.mark(i), ms=5, capsize=3)
