@@ -18,6 +18,8 @@ def test_the_capacity_of_a_memory_is_found_and_kept(folder: Path, run: Run) -> N
     _, out, err = run(*arguments)
     assert "1 already stored" in err
     assert f"N = {found['N']:.5g} ({found['N_min']} to {found['N_max']} over 2 seeds)" in out
+    out = run("capacity", "-d", "8", "--seeds", "1", "--accuracy", "0.5")[1]
+    assert re.match(r"N = \d+ \(one seed, no interval\), ", out)
     out = run("capacity", "-d", "8", "--seeds", "1", "--embeddings", "orthogonal")[1]
     tried = json.loads(run("capacity", "-d", "8", "--seeds", "1", "--embeddings", "orthogonal", "--json")[1])
     largest = max(probe["N"] for probe in tried["per_seed"][0]["probes"])
@@ -47,7 +49,7 @@ def test_the_facts_in_a_transformer_are_found_and_kept(folder: Path, run: Run) -
     assert found["n_params"] == 4 * 4 * 4 + 2 * 4 * 4
     _, out, err = run("capacity", "--recipe", "train", *sizes)
     assert "1 already stored" in err
-    assert f"{found['facts']:.6g} facts (S = {found['N_min']} over 1 seed, S=R)" in out
+    assert f"{found['facts']:.6g} facts (S = {found['N_min']}, one seed, no interval, S=R)" in out
 
 
 MEMORY = [

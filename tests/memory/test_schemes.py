@@ -1,9 +1,12 @@
 """Heavy-tailed data and schemes by name."""
 
+import re
+
 import numpy as np
 import pytest
 
-from facthold.memory.schemes import HeavyTailed, scheme
+from facthold._util.errors import check_whole
+from facthold.memory.schemes import HeavyTailed, check_scheme, scheme
 
 COUNTS, P = np.array([9, 4, 1, 0]), np.array([0.5, 0.3, 0.15, 0.05])
 
@@ -33,6 +36,11 @@ def test_schemes_by_name(name: str, q: list[float]) -> None:
         ("first-1.5", "1.5 must be a whole number above 0"),
         ("counts^-1", "-1 must be above 0"),
         ("counts^1e", "ends in '1e', which is no number"),
+        ("counts^nan", "nan must be above 0"),
+        ("counts^inf", "inf must be above 0"),
+        ("at-least-nan", "nan must be a whole number above 0"),
+        ("at-least--3", "-3 must be a whole number above 0"),
+        ("first-two", "ends in 'two', which is no number"),
     ],
 )
 def test_a_scheme_that_is_none_is_one_clear_line(name: str, says: str) -> None:
@@ -56,3 +64,24 @@ def test_a_power_law_and_its_samples() -> None:
         HeavyTailed(10, 5, 2.0, "identity")
     with pytest.raises(ValueError, match="alpha=nan"):
         HeavyTailed(10, 5, float("nan"))
+    with pytest.raises(ValueError, match="n=-1 must be at least 0"):
+        data.counts(-1, (3, 4))
+    for n in (1.5, np.nan, -np.inf):
+        with pytest.raises(ValueError, match=f"n={n} must be a whole number"):
+            check_whole(n=n)
+
+
+@pytest.mark.parametrize(
+    ("q", "f", "says"),
+    [
+        ([0.5, np.nan, 0.1, 0.0], [0, 1, 0, 1], "q=nan of a token must be 0 or more, and finite"),
+        ([0.5, -0.25, 0.1, 0.0], [0, 1, 0, 1], "q=-0.25 of a token must be 0 or more, and finite"),
+        ([0.5, 0.2, 0.1], [0, 1, 0, 1], "q has 3 tokens, p 4 and f 4; give each as many"),
+        ([0.5, 0.2, 0.1, 0.0], [0, 1, 2, 1], "f must lie between 0 and 1, not 0 to 2"),
+    ],
+)
+def test_what_a_function_of_ones_own_gives_is_checked(q: list[float], f: list[int], says: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
+        check_scheme(np.array(q), P, np.array(f), 2, 4)
+    with pytest.raises(ValueError, match="d=0 must be at least 1"):
+        check_scheme(P, P, np.array([0, 1, 0, 1]), 2, 0)

@@ -102,6 +102,7 @@ def test_drift_is_told_from_the_means_at_both_ends() -> None:
 def test_means_have_intervals_that_hold_for_all_of_them() -> None:
     mean, error = mean_and_error([1.0, 2.0, 3.0, 4.0])
     assert (mean, error) == (2.5, pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2))
+    assert judging.around(*mean_and_error([2.0]), 1) == (-np.inf, np.inf)  # of one value nobody knows how sure it is
     assert judging.around(mean, error, 1) == pytest.approx((mean - 1.96 * error, mean + 1.96 * error), rel=1e-4)
     draws = np.random.default_rng(0).standard_normal((4000, 8))
     inside = np.abs(draws) <= judging.around(0.0, 1.0, 8)[1]

@@ -54,6 +54,13 @@ def check_positive(**sizes: int) -> None:
             raise ValueError(f"{name}={value} must be at least 1")
 
 
+def check_whole(**sizes: float) -> None:
+    """Refuse sizes that are not whole numbers, by name."""
+    for name, value in sizes.items():
+        if not math.isfinite(value) or value != int(value):
+            raise ValueError(f"{name}={value} must be a whole number")
+
+
 def check_number(name: str, value: Any) -> None:
     """Refuse a number that nothing can mean: nan, infinities, and whole numbers that no machine has room for."""
     if isinstance(value, float) and not math.isfinite(value):

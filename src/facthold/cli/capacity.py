@@ -14,6 +14,7 @@ from facthold.cli.cells import compute_cells, find_place
 from facthold.cli.inputs import WIDEST, check_protocol, given_for, head_size
 from facthold.cli.printing import count, filled, messages, paragraph, print_json
 from facthold.lab.fields import Between, Repeats, rules_of
+from facthold.measure.scaling import NO_INTERVAL
 from facthold.recipes import recipes
 from facthold.recipes.base import MemoryRecipe
 from facthold.studies.memories.capacity import SEEDS, Capacity
@@ -134,12 +135,13 @@ def _say(result: dict[str, Any], cell: Capacity | FactCapacity) -> None:
             meaning = MEANING.get(status, "seeds ended differently").format(name, min(map(min, tried), default=0))
             paragraph(f"no capacity: {status} ({meaning})")
     elif isinstance(cell, Capacity):
-        spread = f"{result['N_min']} to {result['N_max']} over {seeds}"
+        spread = f"{result['N_min']} to {result['N_max']} over {seeds}" if len(cell.seeds) > 1 else NO_INTERVAL
         each = result["n_params"] / fmean(map(_recalled, result["per_seed"]))
         paragraph(f"N = {result['N']:.5g} ({spread}), {each:.4g} parameters per association recalled")
     else:
         low, high = result["N_min"], result["N_max"]
-        spread = f"S = {low if low == high else f'{low} to {high}'} over {seeds}, {cell.growth}"
+        over = f" over {seeds}" if len(cell.seeds) > 1 else f", {NO_INTERVAL}"
+        spread = f"S = {low if low == high else f'{low} to {high}'}{over}, {cell.growth}"
         recalled = cell.goal * result["facts"]
         paragraph(
             f"{count(format(result['facts'], '.6g'), 'fact')} ({spread}), at least {cell.goal:.4g} of them recalled: "

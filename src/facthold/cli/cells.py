@@ -127,4 +127,5 @@ def outcome(result: Result) -> str:
     if result["N"] is None:
         return str(result["status"])
     facts = f", {count(format(result['facts'], '.6g'), 'fact')}" if result.get("facts") is not None else ""
-    return f"{'S' if facts else 'N'} = {result['N']:.4g} ({result['N_min']} to {result['N_max']}){facts}"
+    spread = "" if len(result.get("per_seed", ())) == 1 else f" ({result['N_min']} to {result['N_max']})"
+    return f"{'S' if facts else 'N'} = {result['N']:.4g}{spread}{facts}"

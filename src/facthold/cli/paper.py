@@ -21,6 +21,7 @@ from facthold.lab.claim import MEANINGS, Judged
 from facthold.lab.pace import Pace, stored_pace
 from facthold.lab.places import Place
 from facthold.lab.store import DEFAULT_STORE, default_store_path
+from facthold.measure.scaling import NO_INTERVAL, Fit
 
 FOLDER = Path("facthold-out")
 INDENT = " " * 13  # below a verdict
@@ -164,14 +165,19 @@ def _print_fits(drawn: api.Drawn) -> None:
     title = f"{drawn.figure.name}: {drawn.figure.title} (preset {drawn.preset})"
     columns = {
         "fit": "{name}", "slope": "{slope:.3f}", "constant": "{constant:.3g}",
-        "95% interval": "{of} {interval[0]:.3g} to {interval[1]:.3g}", "points": "{n}",
+        "95% interval": "{within}", "points": "{n}",
     }  # fmt: skip
     if drawn.fits:
-        show(title, columns, [vars(fit) | {"of": "slope" if fit.slope != 1 else "constant"} for fit in drawn.fits])
+        show(title, columns, [vars(fit) | {"within": _within(fit)} for fit in drawn.fits])
     else:
         paragraph(f"{title}; nothing is fitted")
     for note in drawn.notes:
         paragraph(note)
+
+
+def _within(fit: Fit) -> str:
+    low, high = fit.interval
+    return f"{'slope' if fit.slope != 1 else 'constant'} {low:.3g} to {high:.3g}" if fit.sure else NO_INTERVAL
 
 
 def _print_claims(judged: Sequence[Judged], preset: str, store: Path | None) -> None:

@@ -69,7 +69,7 @@ Share = Annotated[float, Between(low=0, most=1)]
 Positive = Annotated[float, Between(low=0)]
 Tolerance = Annotated[float, Between(least=0, most=1)]  # relative width of a bracket: above 1 it says nothing
 Repeats = Annotated[int, Between(least=1, most=1000)]  # a number of seeds: each is a whole piece of work
-Seeds = Annotated[tuple[int, ...], Each(distinct=True)]
+Seeds = Annotated[tuple[int, ...], Each(Whole, distinct=True)]
 Counts = Annotated[tuple[int, ...], Each(Count, distinct=True)]
 Pairs = Annotated[tuple[tuple[int, int], ...], Each(Annotated[tuple[int, int], Each(Count)])]
 Shares = Annotated[tuple[float, ...], Each(Share, distinct=True)]

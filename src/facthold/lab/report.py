@@ -16,6 +16,7 @@ from facthold._util.files import PAGE, json_of, writing
 from facthold.lab.claim import MEANINGS
 from facthold.lab.provenance import Provenance
 from facthold.lab.summary import Shown, as_uri, tally
+from facthold.measure.scaling import NO_INTERVAL
 
 if TYPE_CHECKING:
     from facthold.lab.api import Drawn
@@ -76,7 +77,7 @@ def figure_section(drawn: "Drawn", contents: Contents) -> dict[str, Any]:
     return {
         "title": figure.title, "caption": f"{figure.caption} ({figure.place})", "command": made, "sees": figure.sees,
         "differs": figure.differs, "preset": drawn.preset, "data": data, "panels": _panels(drawn),
-        "fits": [fit.as_json() for fit in drawn.fits],
+        "fits": [vars(fit) | ({} if fit.sure else {"interval": NO_INTERVAL}) for fit in drawn.fits],
         "notes": drawn.notes, "claims": [claim for claim in contents.claims if claim["id"] in ids],
         "seconds": sum(row.provenance.seconds for row in drawn.rows),
     }  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
+NO_INTERVAL = "one seed, no interval"  # one draw alone says nothing of others
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,13 @@ class Fit:
     interval: tuple[float, float]  # 95% interval of the slope (of the constant, where the slope was given)
     n: int  # points in the fit
 
+    @property
+    def sure(self) -> bool:
+        """Whether it has an interval: one seed alone gives none."""
+        return bool(np.isfinite(self.interval).all())
+
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | ({} if self.sure else {"interval": None})
 
 
 def fit_exponent(
@@ -79,7 +85,10 @@ def fit_means(name: str, x: Sequence[float], means: Sequence[tuple[float, float]
     dx = log_x - log_x.mean()
     weights = dx / (dx @ dx)
     slope = weights @ log_y
-    half = float(ndtri(1 - (1 - CONFIDENCE) / (2 * of)) * np.linalg.norm(weights * errors / values))
+    one = (
+        float(np.linalg.norm(weights * errors / values)) if np.isfinite(errors).all() else np.inf
+    )  # a mean of one seed
+    half = float(ndtri(1 - (1 - CONFIDENCE) / (2 * of))) * one
     constant = np.exp(log_y.mean() - slope * log_x.mean())
     return Fit(name, float(slope), float(constant), (float(slope - half), float(slope + half)), len(log_x))
 

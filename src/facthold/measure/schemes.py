@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
-from facthold.memory import AT_ONCE, EMBEDDINGS, draw_embeddings, generator
+from facthold.memory import AT_ONCE, EMBEDDINGS, check_fits, draw_embeddings, generator
+from facthold.memory.schemes import check_scheme
 
 HELD = 1 << 26  # numbers of E that are kept for the second time; where they are more, they are drawn again
 BLOCK = 1 << 22  # scores, or numbers of embeddings, that are looked at together
@@ -25,6 +26,8 @@ def scheme_errors(
     """
     from scipy.sparse import csr_matrix
 
+    check_scheme(q, p, f, M, d)
+    check_fits(embeddings, d, N=len(p), M=M)
     K, N = q.shape
     U = draw_embeddings(embeddings, M, d, outputs)
     sums = np.zeros((K, M, d), np.float32)  # of each output the q-weighted sum of its inputs
@@ -78,8 +81,6 @@ def stored_errors(
 def _blocks(kind: str, N: int, d: int, M: int, words: Words) -> Iterator[tuple[slice, np.ndarray]]:
     """The embeddings of all N inputs, some rows at a time: the same rows as if they were drawn at once."""
     draw, rows = generator(words), max(1, BLOCK // max(M, d))
-    if kind == "orthogonal" and d < N:
-        raise ValueError(f"N={N} orthogonal rows do not fit in d={d} dimensions; take N <= {d}, or 'sphere'")
     if kind in AT_ONCE:
         rows = N
     for start in range(0, N, rows):

@@ -27,6 +27,17 @@ EMBEDDINGS: Mapping[str, Drawn] = {
 """n rows in d dimensions."""
 AT_ONCE = ("orthogonal", "spread")
 """Embeddings of all tokens are made together: some of them, or those of another stream, would not fit to the rest."""
+
+
+def check_fits(kind: str, d: int, **rows: int) -> None:
+    """Refuse more orthogonal rows than dimensions, by the name of their number: ``check_fits(kind, d, N=N)``."""
+    for name, n in rows.items():
+        if kind == "orthogonal" and n > d:
+            raise ValueError(
+                f"{name}={n} orthogonal rows do not fit in d={d} dimensions; take {name} <= {d}, or 'sphere'"
+            )
+
+
 MAPS: Mapping[str, Drawn] = {
     "identity": lambda N, M, draw: np.arange(N),  # f*(x) = x: figure 1
     "injective": lambda N, M, draw: draw.permutation(M)[:N],  # distinct outputs, in random order
@@ -44,4 +55,5 @@ def generator(words: Sequence[int]) -> np.random.Generator:
 
 def draw_embeddings(kind: str, n: int, d: int, words: Sequence[int]) -> np.ndarray:
     """The first n embeddings of this kind in the stream of a key."""
+    check_fits(kind, d, n=n)
     return np.asarray(find("embeddings", kind, EMBEDDINGS)(n, d, generator(words)), np.float32)

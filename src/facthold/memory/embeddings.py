@@ -27,6 +27,4 @@ def host_generator(key: PRNGKeyArray) -> np.random.Generator:
 def embed(kind: str, n: int, d: int, *, key: PRNGKeyArray) -> Float[Array, "n d"]:
     """The embeddings called ``kind``: 'sphere', 'gaussian', 'signs', 'orthogonal' or 'spread'."""
     check_positive(n=n, d=d)
-    if kind == "orthogonal" and n > d:
-        raise ValueError(f"n={n} orthogonal rows do not fit in d={d} dimensions; take n <= {d}, or 'sphere'")
     return jnp.asarray(draw_embeddings(kind, n, d, words_of(key)))

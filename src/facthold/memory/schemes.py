@@ -5,6 +5,7 @@ cells can be told them: those of `KINDS`, with a number where one says so ('at-l
 Any other function of counts and p is a scheme too.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from facthold._util.errors import check_positive, find
+from facthold._util.errors import check_positive, check_range, check_whole, find
 from facthold.memory import MAPS, generator
 
 Counts = Int[np.ndarray, " N"]
 Weights = Float[np.ndarray, " N"]
 Scheme = Callable[[Counts, Weights], Weights]
 
-NUMBER = re.compile(r"(at-least-|counts\^|first-)([0-9.e+-]+)")
+NUMBER = re.compile(r"(at-least-|counts\^|first-)(.+)")
 KINDS: Mapping[str, Callable[[float], Scheme]] = {
     "p": lambda _: lambda counts, p: p,  # one gradient step on the population
     "all": lambda _: lambda counts, p: np.ones(len(p)),
@@ -39,12 +40,24 @@ def scheme(name: str) -> Scheme:
             value = float(number)
         except ValueError as error:
             raise ValueError(f"scheme {name!r} ends in {number!r}, which is no number") from error
-        if value <= 0 or (kind != "counts^" and value != round(value)):
+        if not 0 < value < math.inf or (kind != "counts^" and value != round(value)):
             wanted = "above 0" if kind == "counts^" else "a whole number above 0"
             raise ValueError(f"scheme {name!r}: {number} must be {wanted}")
         return KINDS[kind](value)
     known = {one + ("N" if one[-1] in "-^" else ""): make for one, make in KINDS.items()}
     return find("scheme", name, known)(0.0)
+
+
+def check_scheme(q: np.ndarray, p: Weights, f: Int[np.ndarray, " N"], M: int, d: int) -> None:
+    """Refuse weights, one for each token in each row, that no memory can have: those of a function of one's own."""
+    check_whole(M=M, d=d)
+    check_positive(M=M, d=d)
+    if not q.shape[-1] == len(p) == len(f):
+        raise ValueError(f"q has {q.shape[-1]} tokens, p {len(p)} and f {len(f)}; give each as many")
+    for name, values in (("q", q), ("p", p)):
+        if (wrong := values[~(np.isfinite(values) & (values >= 0))]).size:
+            raise ValueError(f"{name}={wrong[0]:g} of a token must be 0 or more, and finite")
+    check_range("f", f, M)
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,7 @@ class HeavyTailed:
     map: str = "mod"
 
     def __post_init__(self) -> None:
+        check_whole(N=self.N, M=self.M)
         check_positive(N=self.N, M=self.M)
         if not (np.isfinite(self.alpha) and self.alpha >= 0):
             raise ValueError(f"alpha={self.alpha} must be 0 or more, and finite")
@@ -74,4 +88,7 @@ class HeavyTailed:
 
     def counts(self, n: int, words: Sequence[int]) -> Counts:
         """How often each token is seen in n samples."""
+        check_whole(n=n)
+        if n < 0:
+            raise ValueError(f"n={n} must be at least 0")
         return generator(words).multinomial(n, self.p)

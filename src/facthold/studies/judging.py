@@ -95,6 +95,9 @@ Mean = tuple[float, float]  # of independent values: the mean and its standard e
 
 
 def mean_and_error(values: Sequence[float] | np.ndarray) -> Mean:
+    """Of one value alone the error has no bound that is known."""
+    if len(values) < 2:
+        return float(np.mean(values)), float("inf")
     return float(np.mean(values)), float(np.std(values, ddof=1)) / len(values) ** 0.5
 
 

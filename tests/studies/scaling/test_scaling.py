@@ -7,8 +7,11 @@ import pytest
 
 from facthold._util.errors import FactholdError
 from facthold.lab.claim import Verdict
+from facthold.lab.registry import figure
 from facthold.measure.scaling import fit_means
 from facthold.studies.scaling.claims import CLAIMS
+from facthold.studies.scaling.optimised import SchemesBeside
+from facthold.studies.scaling.recovery import Recovery
 from facthold.studies.scaling.scaling import FIGURE, FIRST, PRESETS, SEEN, P, measured
 from facthold.studies.scaling.schemes import AT_LEAST, ExpectedError, SchemeError, StoredError
 from facthold.theory.schemes import unseen
@@ -38,6 +41,36 @@ def test_more_samples_are_needed_by_schemes_that_count_them() -> None:
         ExpectedError(N=10, M=2, d=4, n=5, schemes=(AT_LEAST,))
     with pytest.raises(ValueError, match="unknown scheme 'seeen'"):
         SchemeError(N=10, M=2, d=4, n=1, schemes=("seeen",), seeds=(0,))
+
+
+def test_embeddings_and_maps_that_do_not_fit_are_refused_before_anything_is_drawn() -> None:
+    sizes: dict[str, Any] = {"N": 10, "M": 4, "d": 6, "schemes": ("p",), "seeds": (0,)}
+    with pytest.raises(
+        ValueError, match=r"N=10 orthogonal rows do not fit in d=6 dimensions; take N <= 6, or 'sphere'"
+    ):
+        SchemeError(**sizes, embeddings="orthogonal")
+    with pytest.raises(ValueError, match="the map 'identity' needs M >= N, but M=4 and N=10"):
+        SchemeError(**sizes, map="identity")
+    with pytest.raises(ValueError, match="N=64 orthogonal rows do not fit in d=8"):
+        Recovery(d=8, embeddings="orthogonal", seeds=(0,))
+    with pytest.raises(ValueError, match="M=7 orthogonal rows do not fit in d=6"):
+        SchemesBeside(N=5, M=7, d=6, n=4, schemes=("p",), embeddings="orthogonal", seeds=(0,))
+    with pytest.raises(ValueError, match=r"scheme 'counts\^nan': nan must be above 0"):
+        SchemesBeside(N=5, M=3, d=6, n=4, schemes=("counts^nan",), seeds=(0,))
+    with pytest.raises(ValueError, match="seeds=-1 must be at least 0"):
+        SchemeError(**sizes | {"seeds": (-1,)})
+    with pytest.raises(FactholdError, match="first_seed=-1 must be at least 0"):
+        figure("sharp").grid("smoke", {"first_seed": -1})
+
+
+def test_one_seed_has_no_interval_and_no_bar() -> None:
+    rows = [r | {name: {SEEN: r[name][SEEN][:1]} for name in ("errors", "not_held") if name in r} for r in over_n()]
+    fits = [fit for fit in FIGURE.fits(rows) if "expected" not in fit.name]
+    assert fits
+    assert not any(fit.sure or fit.as_json()["interval"] for fit in fits)
+    assert all(fit.sure for fit in FIGURE.fits(over_n()))
+    (bars,) = {line for container in FIGURE.plot(rows).axes[0].containers for line in container[2]}
+    assert all(len(segment) == 0 or np.isnan(segment).any() for segment in bars.get_segments())  # type: ignore[attr-defined]
 
 
 def test_the_slope_of_means_has_the_interval_of_their_errors() -> None:

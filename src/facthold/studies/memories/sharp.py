@@ -15,7 +15,7 @@ from statistics import fmean
 from scipy.optimize import brentq
 
 from facthold.lab import Cell, Figure, Values, style
-from facthold.lab.fields import Count, Counts, Positive, Repeats, Share, Tolerance
+from facthold.lab.fields import Count, Counts, Positive, Repeats, Share, Tolerance, Whole
 from facthold.measure.capacity import FOUND
 from facthold.measure.scaling import Fit, Limit, fit_limit
 from facthold.studies.judging import (
@@ -51,7 +51,7 @@ class Grid:
     trained_seeds: Repeats = 5
     hebbian_tolerance: Positive = 0.01
     hebbian_seeds: Repeats = claims.N_SEEDS
-    first_seed: int = FRESH
+    first_seed: Whole = FRESH
     share: Share = TAIL
 
 

@@ -10,7 +10,7 @@ from facthold._util.keys import derive
 from facthold._util.memory import Parts, bytes_of
 from facthold.lab import Cell, Result
 from facthold.lab.fields import Between, Count, Counts, Each, OneOf, Positive, Seeds
-from facthold.memory import EMBEDDINGS, draw_embeddings
+from facthold.memory import EMBEDDINGS, check_fits, draw_embeddings
 from facthold.memory.schemes import HeavyTailed, scheme
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ class WorldsCell(Cell):
     alpha: Annotated[float, Between(least=0)] = 2.0
     embeddings: Annotated[str, OneOf(EMBEDDINGS)] = "gaussian"
     seeds: Seeds
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fits(self.embeddings, self.d, N=self.N, M=self.M)
 
     @property
     def data(self) -> HeavyTailed:
@@ -205,6 +209,11 @@ class SchemesBeside(WorldsCell):
     kind: ClassVar[str] = "schemes-beside"
 
     schemes: Annotated[tuple[str, ...], Each(str, distinct=True)]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in self.schemes:
+            scheme(name)
 
     @property
     def cost(self) -> float:

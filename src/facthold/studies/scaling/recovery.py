@@ -14,7 +14,7 @@ from facthold._util.memory import Parts, bytes_of
 from facthold.dynamics import LEARNERS, RESIDUALS
 from facthold.lab import Cell, Result, Values
 from facthold.lab.fields import Between, Count, Counts, Each, OneOf, Positive, Seeds, Whole
-from facthold.memory import EMBEDDINGS
+from facthold.memory import EMBEDDINGS, check_fits
 from facthold.studies.judging import fresh_seeds, grouped
 from facthold.theory import recovery as theory
 
@@ -59,6 +59,10 @@ class Recovery(PowerLawCell):
     lr: Positive = LR
     embeddings: Annotated[str, OneOf(EMBEDDINGS)] = "gaussian"
     seeds: Seeds
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_fits(self.embeddings, self.d, N=self.N)
 
     @property
     def needed(self) -> Parts:

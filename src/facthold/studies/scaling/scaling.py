@@ -165,7 +165,7 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
             if largest != N:
                 continue
             axes.errorbar(
-                [size for size, _ in found], [m for _, (m, _) in found], yerr=[2 * e for _, (_, e) in found],
+                [size for size, _ in found], [m for _, (m, _) in found], yerr=[_bar(error) for _, (_, error) in found],
                 markersize=5, linewidth=1, label=WORDS[name], **style.mark(order.index(name)),
             )  # fmt: skip
             exact = sorted(expected(rows, name, N, over).items())
@@ -178,6 +178,11 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     for axes in (left, middle, right):
         style.legend(axes)
     return canvas
+
+
+def _bar(error: float) -> float:
+    """Two standard errors; one seed has none, and no bar."""
+    return 2 * error if math.isfinite(error) else math.nan
 
 
 def _colour(name: str) -> str:

@@ -9,7 +9,7 @@ from facthold._util.keys import derive
 from facthold._util.memory import Parts, bytes_of
 from facthold.lab import Cell, Result
 from facthold.lab.fields import Between, Count, Each, OneOf, Seeds, Whole
-from facthold.memory import EMBEDDINGS, MAPS
+from facthold.memory import EMBEDDINGS, MAPS, check_fits
 from facthold.memory.schemes import HeavyTailed, scheme
 from facthold.studies.judging import mean_and_error
 
@@ -53,6 +53,10 @@ class HeavyTailedCell(Cell):
     alpha: Alpha = 2.0
     map: Annotated[str, OneOf(MAPS)] = "mod"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.data  # it refuses a map that has too few outputs
+
     @property
     def data(self) -> HeavyTailed:
         return HeavyTailed(self.N, self.M, self.alpha, self.map)
@@ -83,6 +87,7 @@ class SchemeError(HeavyTailedCell):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_fits(self.embeddings, self.d, N=self.N, M=self.M)
         if not self.n and (asking := [name for name in self.schemes if counts_samples(name)]):
             raise ValueError(f"n=0: scheme {asking[0]!r} asks how often tokens were seen; take n of 1 or more")
 
