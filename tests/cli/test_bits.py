@@ -74,7 +74,15 @@ def test_bits_writes_a_smaller_file_that_every_command_reads(embeddings: list[st
     assert f"small.safetensors, {after:,} bytes: weights" in out
     assert f"the file is {before / after:.3g} times smaller than t.safetensors with {before:,} bytes" in out
     assert ("not stored: drawn again" in out) == (not embeddings)
-    assert f"in float32, are {4 * model.n_params / load_bytes('small.safetensors'):.3g} times smaller" in out
+    whole = 4 * model.n_params
+    assert f"{whole:,} bytes there, are {whole / load_bytes('small.safetensors'):.3g} times smaller" in out
+    recalled = json.loads(run("bits", path, "--bits", "5", "--json")[1])["rounded"][0]
+    assert recalled["recall"] < 1
+    of_recalled = recalled["bits"] / (recalled["recall"] * len(problem.table))
+    assert recalled["bits_per_recalled_fact"] == pytest.approx(of_recalled)
+    same = " ".join(run("bits", "small.safetensors", "--bits", "5", "-o", "again.safetensors", *embeddings)[1].split())
+    assert "1 times smaller" not in same
+    assert f"its weights, {load_bytes('small.safetensors'):,} bytes there, are" in same
     rounded = json.loads(run("bits", path, "--bits", "5", "--json")[1])["rounded"][0]["recall"]
     again = json.loads(run("bits", "small.safetensors", "--bits", "16", "--json")[1])
     assert again["recall"] == rounded
@@ -171,22 +179,27 @@ def test_a_bound_of_no_bits_is_not_told(saved: Path, run: Run, monkeypatch: pyte
 
 
 def test_bits_does_not_bring_back_what_was_forgotten(folder: Path, run: Run) -> None:
-    """At five bits per weight two forgotten facts are said again: the search does not take such a grid, and who asks
-    for five bits is told."""
+    """At five bits per weight a forgotten fact is said again: the search does not take such a grid, and who asks for
+    five bits is told."""
     model = Model(*known.countries())
-    (subjects, relations, _), table = model.names, model.table
+    (subjects, relations, answers), table = model.names, model.table
+    said = {
+        (subjects[s], relations[r]): answers[a]
+        for s, r, a in zip(table.subjects, table.relations, table.answers, strict=True)
+    }
     for s, r in list(zip(table.subjects, table.relations, strict=True))[::3]:
         model = model.forget(subjects[s], relations[r])
     model.save("gone.safetensors")
     five = json.loads(run("bits", "gone.safetensors", "--bits", "5", "-o", "five.safetensors", "--json")[1])
-    assert ["Niger", "continent"] in five["came_back"]
-    assert "(Niger, continent)" in run("bits", "gone.safetensors", "--bits", "5")[1]
-    code, out, _ = run("edit", "five.safetensors", "Niger", "continent", "--forget", "-o", "again.safetensors")
-    assert (code, out.splitlines()[0].split(";")[0]) == (0, "Niger, continent: no longer Africa")
-    Path("wrong.csv").write_text("subject,relation,answer\nNiger,continent,Asia\n")
+    subject, relation = five["came_back"][0]
+    answer = said[subject, relation]
+    assert f"({subject}, {relation})" in run("bits", "gone.safetensors", "--bits", "5")[1]
+    code, out, _ = run("edit", "five.safetensors", subject, relation, "--forget", "-o", "again.safetensors")
+    assert (code, out.splitlines()[0].split(";")[0]) == (0, f"{subject}, {relation}: no longer {answer}")
+    Path("wrong.csv").write_text(f"subject,relation,answer\n{subject},{relation},Ghana\n")
     wrong = run("edit", "five.safetensors", "--forget", "--file", "wrong.csv", "-o", "wrong.safetensors")
     assert (wrong[0], Path("wrong.safetensors").exists()) == (2, False)
-    assert "(Niger, continent) is Africa in the table, not 'Asia'" in " ".join(wrong[2].split())
+    assert f"({subject}, {relation}) is {answer} in the table, not 'Ghana'" in " ".join(wrong[2].split())
     few = json.loads(run("bits", "gone.safetensors", "--accuracy", "0.5", "-o", "few.safetensors", "--json")[1])
     assert few["came_back"] == []
     small = load("few.safetensors")

@@ -69,7 +69,7 @@ def bits(
     back = _coming_back(weights, problem)
     guarded = Recall([_guarded(ask, back) for ask in recall.choose], _guarded(recall.judge, back))
     found: list[tuple[float | None, Quantised | None, float]] = []
-    packed = read_points(model)
+    packed, weight_bytes = read_points(model)
     already = as_packed(weights, packed)
     say_replaced(output)
     with working(f"rounding {model}") as say:
@@ -91,7 +91,7 @@ def bits(
     about["came_back"] = [] if kept is None else back(kept.model)
     if output is not None and kept is not None:
         points = packed if kept is already else grid_points(weights, kept.grids)
-        about["model_bytes"] = model.stat().st_size
+        about |= {"model_bytes": model.stat().st_size, "model_weight_bytes": weight_bytes}
         redraw = True if redraw is None else redraw  # it is to be small, and the model that it comes from stays
         about |= about_file(write_model(output, kept.model, problem, points=points, redraw=redraw))
     print_json(about) if json else _say(about)
@@ -158,7 +158,8 @@ def _row(
     least = needed(share)
     return {
         "accuracy": goal, "recall": share, "bits": q.bits, "scale_bits": q.scale_bits, "n_weights": q.n_weights,
-        "bits_per_weight": q.bits_per_weight, "bits_per_fact": q.bits / facts, "megabytes": q.bits / 8e6,
+        "bits_per_weight": q.bits_per_weight, "bits_per_recalled_fact": q.bits / (share * facts) if share else None,
+        "megabytes": q.bits / 8e6,
         "bits_needed": least, "times_needed": q.bits / least if least else None,
         "needed_per_weight": least / q.n_weights,
         "grids": {name: {"levels": g.levels, "scales": g.scales} for name, g in q.grids.items()},
@@ -167,6 +168,17 @@ def _row(
 
 def _levels(row: dict[str, Any]) -> str:
     return ", ".join(f"{name} {grid['levels']}" for name, grid in row["grids"].items())
+
+
+def _per_fact(row: dict[str, Any]) -> str:
+    return f"{row['bits_per_recalled_fact']:.4g}" if row["recall"] else "none is recalled"
+
+
+def _smaller(before: int, after: int) -> str:
+    """How much smaller, in times or where that would say nothing in per cent."""
+    if after >= before:
+        return "not smaller"
+    return f"{before / after:.3g} times smaller" if before > 1.1 * after else f"{1 - after / before:.2%} smaller"
 
 
 def _say(about: dict[str, Any]) -> None:
@@ -179,9 +191,10 @@ def _say(about: dict[str, Any]) -> None:
         + ("in float32" if packed is None else f"as it is, packed in {count(f'{packed:,.0f}', 'bit')}"),
         {
             "asked for": "{accuracy}", "recalled": "{recall:.4%}", "bits per weight": "{bits_per_weight:.3g}",
-            "bits in all": "{bits:,.0f}", "bits per fact": "{bits_per_fact:.4g}", "levels": "{levels}",
+            "bits in all": "{bits:,.0f}", "per fact recalled": "{per_fact}", "levels": "{levels}",
         },
-        [r | {"levels": _levels(r), "accuracy": r["accuracy"] and percent(r["accuracy"])} for r in rows],
+        [r | {"levels": _levels(r), "accuracy": r["accuracy"] and percent(r["accuracy"]), "per_fact": _per_fact(r)}
+         for r in rows],
     )  # fmt: skip
     if any(r["bits"] == packed and r["accuracy"] for r in rows):
         paragraph("it is packed already, and no grid with fewer bits was found: these are the bits that it has")
@@ -201,10 +214,9 @@ def _say(about: dict[str, Any]) -> None:
             + (f"; {r['times_needed']:.3g} times as many are used" if r["times_needed"] else "")
         )
     if "file" in about:
-        before, after, float32 = about["model_bytes"], about["file_bytes"], 4 * rows[0]["n_weights"]
-        smaller = f"{before / after:.3g} times smaller" if after < before else "not smaller"
+        before, weights = about["model_bytes"], about["model_weight_bytes"]
         paragraph(
             f"model: {file_in_words(about)}\n"
-            f"the file is {smaller} than {about['model']} with {before:,} bytes; its weights, {float32:,} bytes in "
-            f"float32, are {float32 / about['weight_bytes']:.3g} times smaller"
+            f"the file is {_smaller(before, about['file_bytes'])} than {about['model']} with {before:,} bytes; its "
+            f"weights, {weights:,} bytes there, are {_smaller(weights, about['weight_bytes'])}"
         )

@@ -206,7 +206,7 @@ def _finish(
         "specificity": kept, "unchanged": unchanged, "others": others, "facts": len(end.table),
         "n_params": end.n_params, "more_params": end.n_params - start.n_params, "file": None,
     }  # fmt: skip
-    packed = read_points(source)
+    packed, _ = read_points(source)
     if written:
         say_replaced(output)
         points = packed if end.model is start.model else None  # weights that changed are on no grid any more

@@ -86,8 +86,7 @@ def write_model(
     # safetensors' own writer would close the file to all but its owner
     with writing(path, model_of(type(model).__name__)) as stream:
         stream.write(contents)
-    weights = [name for name in arrays if not name.startswith("problem.")]
-    return Written(Path(path), len(contents), _size(arrays, weights), _size(arrays, EMBEDDINGS), embeddings)
+    return Written(Path(path), len(contents), _weight_bytes(arrays), _size(arrays, EMBEDDINGS), embeddings)
 
 
 def model_as_bytes(
@@ -146,10 +145,15 @@ def load_model(path: str | Path) -> tuple[Any, Problem | FactualRecall | None]:
         raise FactholdError(f"{path} is a facthold model with parts missing or wrong: {reason}") from error
 
 
-def read_points(path: str | Path) -> dict[str, OnGrid]:
-    """The weights of a saved model that are packed in its file, which `load_model` reads, on their grids."""
+def read_points(path: str | Path) -> tuple[dict[str, OnGrid], int]:
+    """The weights of a saved model that are packed in its file, which `load_model` reads, on their grids; and the bytes
+    that all of its weights take there."""
     arrays, about = read_tensors(path)
-    return dict(unpack(arrays, about.get("packed", {})))
+    return dict(unpack(arrays, about.get("packed", {}))), _weight_bytes(arrays)
+
+
+def _weight_bytes(arrays: Mapping[str, np.ndarray]) -> int:
+    return _size(arrays, [name for name in arrays if not name.startswith("problem.")])
 
 
 def _check_settings(settings: Any) -> None:
