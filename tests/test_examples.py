@@ -3,10 +3,15 @@ Python that the README opens with, and prints what it says."""
 
 import ast
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from facthold.facts.files import read_facts
+from facthold.lm.asking import ask
+from facthold.lm.library import load
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb"))
 
@@ -50,3 +55,16 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert names["edited"].report.specificity == 1.0
     assert names["located"].answer == "Kumasi"
     assert names["shown"][-1] is True
+
+
+def test_the_examples_that_commands_of_the_pages_name_are_there() -> None:
+    """Every file under examples/ that a page names; those of the language model are asked and read."""
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"examples/[\w.]+", page.read_text())}
+    assert {"examples/mayors.csv", "examples/prompts.txt"} <= named
+    assert not [name for name in named if not (root / name).exists()]
+    rows = read_facts(root / "examples" / "mayors.csv")[0].to_rows()
+    assert ("Leoti", "mayor") in {row[:2] for row in rows}
+    prompts = (root / "examples" / "prompts.txt").read_text().splitlines()
+    assert len(ask(load("tiny"), prompts)) == len(prompts) == 4

@@ -158,7 +158,7 @@ def knows(
     An answer is judged by its first token. What is computed is stored, as for `facthold figure lm-knows`.
     """
     from facthold.lab import api
-    from facthold.studies.lm.knows import MEASURES, Grid, cells
+    from facthold.studies.lm.knows import BASELINES, MEASURES, Grid, cells
 
     grid = Grid(model=name_of(model), shots=shots)
     place = find_place(workers, None)
@@ -167,9 +167,10 @@ def knows(
     if json:
         return print_json([dict(row) for row in rows])
     columns = {"relation": "{relation}", "examples": "{shots}", "facts": "{judged}", "rank 1": "{rank_1:.1%}",
-               "top 5": "{top_5:.1%}", "best": "{best:.1%}", "majority": "{majority:.1%}"}  # fmt: skip
+               "top 5": "{top_5:.1%}", "best": "{best:.1%}", "majority": "{majority:.1%}",
+               "copying": "{copying:.1%}"}  # fmt: skip
     show("", columns, [dict(row) for row in rows])
-    paragraph("; ".join(f"{name.replace('_', ' ')}: {words}" for name, words in MEASURES.items()))
+    paragraph("; ".join(f"{name.replace('_', ' ')}: {words}" for name, words in (MEASURES | BASELINES).items()))
     left = [next(r for r in rows if r["relation"] == name) for name in dict.fromkeys(r["relation"] for r in rows)]
     ambiguous, contained = (sum(r[name] for r in left) for name in ("ambiguous", "contained"))
     paragraph(

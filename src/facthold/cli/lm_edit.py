@@ -66,7 +66,7 @@ def truncate(
 
 
 def _about(layer: int | None, found: "Continued", perplexity: float) -> dict[str, Any]:
-    words = ", ".join(f"{printable(n.token.strip())} {n.probability:.1%}" for n in found.next)
+    words = ", ".join(f"{printable(n.token.strip() or repr(n.token))} {n.probability:.1%}" for n in found.next)
     return {"layer": layer, "perplexity": perplexity, "words": words, "next": found.as_json()["next"]}
 
 

@@ -253,8 +253,18 @@ def judge(rows: Sequence[Values]) -> Judgement:
             f"on facts that chose nothing, at least {LEAST:g} more of them before the, a, an and all other countries"
         )
         error = f"difference 95% [{low:.3f}, {high:.3f}], {len(differences)} facts"
-        parts.append(Judgement("" if half else predicted, with_price(row, cut, half), error, verdict))
+        measured = with_price(row, cut, half) + _next_best(rows, row, half)
+        parts.append(Judgement("" if half else predicted, measured, error, verdict))
     return all_of(*parts)
+
+
+def _next_best(rows: Sequence[Values], best: Values, half: int) -> str:
+    """The same rule without the layer that it took: what would have been chosen in its place, on the other half."""
+    if len(rows) < 2:
+        return ""
+    row, cut = chosen([r for r in rows if r is not best], half)
+    before, after = (share(on_half(hits[MAIN], 1 - half)) for hits in (row["whole"], row["cuts"][cut]))
+    return f"; of all other layers the best is layer {row['layer']}, {in_words(cut)}: {before:.2f} to {after:.2f}"
 
 
 def claim_cells(preset: str) -> list[Cell]:
