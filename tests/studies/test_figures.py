@@ -97,6 +97,27 @@ def test_a_grid_of_one_step_or_one_rate_is_drawn(name: str, changes: dict, tmp_p
     assert wanted.says(rows)
 
 
+def _capacities(*N: int) -> list[dict]:
+    return [{"d": 2**i, "N": n, "N_min": n, "N_max": n, "status": "found", "per_seed": []} for i, n in enumerate(N)]
+
+
+def test_points_that_lie_on_others_are_rings_around_them() -> None:
+    _, (axes,) = style.panels(1)
+    for i, N in enumerate(((10, 20), (30, 41), (10, 25))):
+        style.series(axes, lambda r: r["d"], _capacities(*N), f"series {i}", i)
+    filled = [bar[0].get_markerfacecolor() != "none" for bar in axes.containers]
+    assert filled == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.05, "0.05"), (500, "500"), (50_000, "50,000"), (100_000, "100,000"), (2e6, r"$2\times 10^{6}$"),
+     (1e7, "$10^{7}$"), (1e-5, "$10^{-5}$")],
+)  # fmt: skip
+def test_numbers_at_ticks_are_written_in_one_way(value: float, words: str) -> None:
+    assert style.tick(value) == words
+
+
 @pytest.mark.filterwarnings("ignore:Data has no positive values")
 def test_a_panel_without_anything_above_zero_says_so(tmp_path: Path) -> None:
     canvas, (axes,) = style.panels(1)

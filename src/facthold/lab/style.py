@@ -14,6 +14,7 @@ COLOURS = (
     "#e377a2", "#9acd32",
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "p", "h")
+COINCIDE = 0.04  # of both coordinates: then two marks are one to the eye
 GUIDE: dict[str, Any] = {"color": "#777777", "linestyle": "--", "linewidth": 1.2, "zorder": 1}
 
 
@@ -34,9 +35,18 @@ def loglog(axes: "Axes", title: str, x: str, y: str) -> None:
     axes.set(xscale="log", yscale="log", title=title, xlabel=x, ylabel=y)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}" if value < 1e5 else f"{value:.0e}"))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
         axis.set_minor_formatter(NullFormatter())
     frame(axes)
+
+
+def tick(value: float) -> str:
+    """A number at a tick: 0.05, 500, 20,000; from a million on, and below a thousandth, as a power of ten."""
+    if value == 0 or 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.10g}"
+    digits, _, power = f"{value:e}".partition("e")
+    times = "" if float(digits) == 1 else rf"{float(digits):g}\times "
+    return rf"${times}10^{{{int(power)}}}$"
 
 
 def doubling(axes: "Axes") -> None:
@@ -45,7 +55,7 @@ def doubling(axes: "Axes") -> None:
 
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(LogLocator(base=2, numticks=7))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axes.xaxis.minorticks_off()
 
 
@@ -79,14 +89,16 @@ def series(
 ) -> None:  # fmt: skip
     """Capacities over seeds by x(row), with this `mark`: the mean as a point, the smallest and largest as a bar.
 
-    A cell that was not found draws no point of a capacity: a ceiling is an arrow upwards, from ``of_stored(N)``.
+    A cell that was not found draws no point of a capacity: a ceiling is an arrow upwards, from ``of_stored(N)``. Where
+    its points lie on those of a series before it, they are rings around them.
     """
     found = sorted((r for r in rows if r[y] is not None), key=x)
     if found:
         low, N, high = (np.array([r[name] for r in found]) for name in (f"{y}_min", y, f"{y}_max"))
+        rings = {"markerfacecolor": "none", "markersize": 10} if _covers(axes, [x(r) for r in found], N) else {}
         axes.errorbar(
-            [x(r) for r in found], [r[y] for r in found], yerr=[N - low, high - N], **mark(number, shape), markersize=5,
-            linestyle="-" if line else "none", linewidth=1, capsize=3, label=label, zorder=3,
+            [x(r) for r in found], [r[y] for r in found], yerr=[N - low, high - N], capsize=3, label=label, zorder=3,
+            **{"markersize": 5, "linewidth": 1, "linestyle": "-" if line else "none"} | mark(number, shape) | rings,
         )  # fmt: skip
     for r in rows:
         stored = [of_stored(s["stored"]) for s in r["per_seed"] if s["stored"]]
@@ -95,6 +107,14 @@ def series(
                 "", (x(r), min(stored) * 1.5), (x(r), min(stored)),
                 arrowprops={"arrowstyle": "->", "color": mark(number)["color"]}, annotation_clip=False,
             )  # fmt: skip
+
+
+def _covers(axes: "Axes", x: Sequence[float], y: np.ndarray) -> bool:
+    """Whether points would lie on those that are there already, and hide them."""
+    there = [line.get_xydata() for line in axes.lines if line.get_marker() in MARKERS]
+    old = np.concatenate([np.asarray(xy, float) for xy in there]) if there else np.empty((0, 2))
+    own = np.column_stack([np.asarray(x, float), np.asarray(y, float)])
+    return bool(len(old)) and bool((np.abs(own[:, None] / old - 1) < COINCIDE).all(axis=2).any())
 
 
 def points(axes: "Axes", xy: Iterable[tuple[float, float]], number: int, **look: Any) -> None:

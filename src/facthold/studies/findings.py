@@ -61,22 +61,21 @@ def _bits(rows: Rows) -> str:
     bits = [bits_per_parameter(r) for r in ours]
     return (
         f"Trained MLP memories (m = {ours[0]['m'] // ours[0]['d']} d) sit at {min(bits):.1f} to {max(bits):.1f} bits "
-        f"per parameter; {figures.BITS[0]} are reported for large language models."
+        f"per parameter; {figures.BITS[-1]} are reported for large language models."
     )
 
 
 def _ladder(rows: Rows) -> str:
+    ending = ": facts per parameter"
     per = {
-        fit.name.partition(":")[0]: fit.constant
-        for fit in figures.ladder_fits(rows)
-        if fit.name.endswith("facts per parameter")
+        fit.name.removesuffix(ending): fit.constant for fit in figures.ladder_fits(rows) if fit.name.endswith(ending)
     }
     order = sorted(per, key=lambda name: per[name])
     built = max((name for name in order if not name.startswith("train:")), key=lambda name: per[name])
     return (
         f"The way a memory is made decides what it holds: {per[order[0]]:.4f} associations per parameter by "
-        f"{order[0]}, {per[built]:.3f} by {built} without joint training, {per[order[-1]]:.3f} by "
-        f"{order[-1].removeprefix('train:')} with it."
+        f"{figures.in_words(order[0])}, {per[built]:.3f} by {figures.in_words(built)} as the best without training, "
+        f"{per[order[-1]]:.3f} by {figures.in_words(order[-1])}."
     )
 
 
@@ -133,7 +132,7 @@ FINDINGS = (
     Finding("stages", "fig5", _stages),
     Finding("facts", "fig4", _facts),
     Finding("step", "gradient-step", _judged("gradient-step", "The outer product is one gradient step from zero")),
-    Finding("one-solve", "layerwise", _judged("layerwise", "One convex solve per layer, without training, stores all "
-                                              "facts with this many parameters per fact")),
+    Finding("one-solve", "layerwise", _judged("layerwise", "Parameters per fact that one convex solve per layer "
+                                              "needs to store all facts, without training")),
     Finding("constructions", "all-facts", _judged("all-facts", "The paper's constructions recall what they should")),
 )  # fmt: skip

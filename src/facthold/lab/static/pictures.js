@@ -3,7 +3,7 @@
 const pictures = (() => {
   const packed = document.getElementById("plotly"), dark = matchMedia("(prefers-color-scheme: dark)");
   const touched = matchMedia("(pointer: coarse)"), drawn = new Set();
-  const LINE = 19, HEIGHT = 340; // of a line of the legend, and of a panel without one
+  const LINE = 19, HEIGHT = 340, WIDE = 430; // of a line of the legend, and of panels without one
 
   async function load() {
     const bytes = Uint8Array.from(atob(packed.textContent), (letter) => letter.charCodeAt(0));
@@ -45,7 +45,7 @@ const pictures = (() => {
       showline: true, minor: { ticks: "" }, tickangle: 0, title: { ...one.title, standoff: 8 },
       ...(one.tickvals ? {} : one.type === "log" ? { dtick: 1 } : { nticks: width < 500 ? 6 : 9 }) });
     const layout = {
-      xaxis: axis(xaxis), yaxis: axis(yaxis), annotations, shapes, height: HEIGHT + LINE * lines, autosize: true,
+      xaxis: axis(xaxis), yaxis: axis(yaxis), annotations, shapes, height: (width > 700 ? WIDE : HEIGHT) + LINE * lines, autosize: true,
       margin: { l: 55, r: 12, t: 8, b: 45 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: colour("--text") }, hovermode: "closest", barmode: "overlay",
       hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--edge"), font: { color: colour("--text") }, align: "left" },

@@ -10,15 +10,18 @@ import numpy as np
 
 from facthold._util.errors import shorten
 from facthold.lab import style
-from facthold.lab.style import COLOURS, GUIDE
+from facthold.lab.style import GUIDE, tick
+from facthold.studies.learning.base import COLOURS, LOSSES
 
 if TYPE_CHECKING:
     from facthold.dynamics.watching import Watching
 
 FRAMES, PER_SECOND, AT_END = 48, 5, 8  # pictures at most, pictures per second, and how often the last is shown
 WIDEST = 32  # letters of a name
-CURVES = {"loss": "loss", "relation_loss": "relation-only loss", "subject_loss": "subject-only loss"}
-VERDICTS = {"known": COLOURS[2], "hallucinated": COLOURS[4], "by chance": COLOURS[4], "anything": COLOURS[7]}
+VERDICTS = {
+    "known": style.COLOURS[2], "hallucinated": style.COLOURS[4], "by chance": style.COLOURS[4],
+    "anything": style.COLOURS[7],
+}  # fmt: skip
 
 
 def animation(watching: "Watching", name: str) -> bytes:
@@ -52,11 +55,11 @@ def _picture(watching: "Watching", name: str) -> "tuple[style.Canvas, Callable[[
     shown = np.maximum(np.array(watching.steps, float), every / 2)  # step 0 has no place on a log axis
     canvas = Figure(figsize=(7.2, 4.6 + 0.28 * len(watching.questions)))
     height = 0.28 * len(watching.questions) / canvas.get_figheight()
-    axes = canvas.add_axes((0.09, height + 0.14, 0.88, 0.79 - height))
-    losses = {curve: watching.curve(curve) for curve in CURVES}
+    axes = canvas.add_axes((0.1, height + 0.14, 0.87, 0.79 - height))
+    losses = {curve: watching.curve(curve) for curve in LOSSES}
     lines = {
-        curve: axes.plot([], [], color=colour, label=label, linewidth=2.2 if curve == "loss" else 1.2)[0]
-        for (curve, label), colour in zip(CURVES.items(), COLOURS, strict=False)
+        curve: axes.plot([], [], color=COLOURS[curve], label=label, linewidth=2.2 if curve == "loss" else 1.2)[0]
+        for curve, label in LOSSES.items()
     }
     # each label where the curve is not: it is at the start on the left, and at a guess on the right
     marks = ((f"start: ln {watching.table.A} ", levels.start, last), (" hallucination", levels.relation, every / 2))
@@ -65,9 +68,9 @@ def _picture(watching: "Watching", name: str) -> "tuple[style.Canvas, Callable[[
         side = "right" if x == last else "left"
         axes.text(x, level, label, va="bottom", ha=side, fontsize=9, color=GUIDE["color"])
     axes.set(xscale="log", xlim=(every / 2, max(last, every)), ylim=(0, levels.start * 1.12))
-    axes.set(xlabel="step", ylabel="cross entropy in nats")
+    axes.set(xlabel="step of training", ylabel="loss: cross entropy in nats")
     # plain numbers: powers as formulas take half the time of a frame
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: f"{step:g}"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda step, _: tick(step)))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.legend(frameon=False, fontsize=9, loc="lower left")
     axes.spines[["top", "right"]].set_visible(False)

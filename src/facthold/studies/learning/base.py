@@ -14,7 +14,7 @@ from facthold.dynamics import NOISE, STARTS
 from facthold.dynamics.stages import BAND, CONVERGED, Levels, crossing, find_stages
 from facthold.facts.problem import factual_recall
 from facthold.facts.table import TABLES, FactTable, make_table
-from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values, Verdict
+from facthold.lab import Cell, Claim, Judgement, Result, TableCell, Values, Verdict, style
 from facthold.lab.fields import Between, Count, OneOf, Positive, Whole
 from facthold.theory.reduced import Reduced, first_rates
 from facthold.train.protocols import BATCH, OPTIMISERS, Protocol
@@ -27,6 +27,9 @@ LogAlpha = Annotated[float, Between(least=-1e12, most=100)]  # alpha itself may 
 ALPHA = math.log(1e-5)  # that of figure 5
 Start = Annotated[str, OneOf(STARTS)]
 MOST = 400  # points of the curves that are kept
+LOSSES = {"loss": "total", "subject_loss": "subject-only", "relation_loss": "relation-only"}  # from the highest
+COLOURS = {"loss": style.COLOURS[2], "subject_loss": style.COLOURS[1], "relation_loss": style.COLOURS[0]}
+"""Of each loss, in every picture and animation."""
 CURVES = ("loss", "relation_loss", "subject_loss", "accuracy", "from_relation", "from_fact")
 
 

@@ -7,9 +7,8 @@ import numpy as np
 
 from facthold.lab import Cell, Figure, Values, style
 from facthold.lab.fields import Count, Positive, Seeds
-from facthold.studies.learning.base import LossCurve, PredictedStages, Rows, alpha, panes
+from facthold.studies.learning.base import COLOURS, LOSSES, LossCurve, PredictedStages, Rows, alpha, panes
 
-LINES = {"relation_loss": "relation-only", "subject_loss": "subject-only", "loss": "total"}
 STAGES = ("stage 1:\nstart", "stage 2:\nhallucination", "stage 3:\nconvergence")
 
 
@@ -67,28 +66,37 @@ def plot(rows: Rows) -> "style.Canvas":
         _pane(right, r, f"softmax attention, random embeddings\n{start}")
     for i, r in enumerate(softmax[1:]):
         steps = np.array(r["curves"]["t"]) / r["lr"]
-        right.plot(steps, r["curves"]["loss"], color=style.COLOURS[2], linewidth=0.8, alpha=0.5, zorder=2,
+        right.plot(steps, r["curves"]["loss"], color=COLOURS["loss"], linewidth=0.8, alpha=0.5, zorder=2,
                    label=None if i else "total, other seeds")  # fmt: skip
     for axes in (left, right):
         if axes.lines:
-            axes.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.76))
+            _legend(axes)
         else:
             axes.set(title="not stored")
     return canvas
 
 
+def _legend(axes: "style.Axes") -> None:
+    """From the highest curve to the lowest: what is predicted stands below what it predicts."""
+    order = ("total", "total, predicted", "total, other seeds")
+    named = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    labels = [label for label in order if label in named] + [label for label in named if label not in order]
+    handles = [named[label] for label in labels]
+    axes.legend(handles, labels, frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.0, 0.76))
+
+
 def _pane(axes: "style.Axes", row: Values, title: str) -> None:
     steps = np.array(row["curves"]["t"]) / row["lr"]
-    for i, (name, label) in enumerate(LINES.items()):
-        axes.plot(steps, row["curves"][name], color=style.COLOURS[i], linewidth=1.8, label=label, zorder=3)
+    for i, (name, label) in enumerate(LOSSES.items()):  # the total above the others, which it covers
+        axes.plot(steps, row["curves"][name], color=COLOURS[name], linewidth=1.8, label=label, zorder=3.5 - 0.1 * i)
     levels = {r"$\ln\,|A|$": row["levels"]["start"], r"mean entropy of $p^*(a\,|\,r)$": row["levels"]["relation"]}
     for label, level in levels.items():
         axes.axhline(level, **style.GUIDE | {"linewidth": 0.8})
         axes.annotate(label, (0.995, level), xycoords=("axes fraction", "data"), fontsize=7, color="#777777",
                       ha="right", va="bottom")  # fmt: skip
     _mark_stages(axes, row)
-    axes.set(title=title, xlabel="steps of gradient descent", ylabel="cross entropy in nats", xlim=(0, row["steps"]),
-             ylim=(0, 1.32 * row["levels"]["start"]))  # fmt: skip
+    axes.set(title=title, xlabel="steps of gradient descent", ylabel="loss: cross entropy in nats",
+             xlim=(0, row["steps"]), ylim=(0, 1.32 * row["levels"]["start"]))  # fmt: skip
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -107,7 +115,8 @@ def _mark_stages(axes: "style.Axes", row: Values) -> None:
         if b <= a:
             continue
         axes.axvspan(a, b, color=style.COLOURS[(4, 1, 2)[i]], alpha=0.09, linewidth=0)
-        label = name if b - a > 0.12 * steps else name.split(":")[0][-1]  # a short one: its number
+        # a short one: its number; where that would stand on the axis, none
+        label = name if b - a > 0.12 * steps else name.split(":")[0][-1] if b - a > 0.04 * steps else ""
         axes.text((a + b) / 2, 1.23 * row["levels"]["start"], label, ha="center", va="top", fontsize=7.5)
 
 

@@ -21,7 +21,9 @@ from facthold.studies.memories.capacity import Capacity
 from facthold.theory import bounds
 
 LARGE = 32  # smallest d of the fitted constant on the left: below it the constant still drifts
-BITS = (2, 32)  # per parameter, of the bounds that are drawn: as large language models use them, and float32
+ASSOCIATIONS = "associations stored at 99% recall, $N$"
+MAPS = {"floor": "neighbours share one", "mod": "in turn"}  # how N inputs share the outputs
+BITS = (32, 2)  # per parameter, of the bounds that are drawn: as large language models use them, and float32
 Sizes = Pairs  # (d, m)
 LADDER_MLP = "train:mlp-code"  # the trained MLP of the ladder
 FIXED_LAW = "mlp, fixed outputs: N = m d / c"
@@ -92,33 +94,36 @@ def _ratio(row: Values) -> float:
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     canvas, (left, right) = style.panels(2)
     linear, mlp = [r for r in rows if not r["m"]], [r for r in rows if r["m"]]
-    for axes, ours, model, c, symbol in (
-        (left, linear, "Linear", bounds.LINEAR_CONSTANT, "d^2"),
-        (right, mlp, "MLP", bounds.MLP_CONSTANT, "m d"),
+    for axes, ours, model, c, of, symbol in (
+        (left, linear, "Linear", bounds.LINEAR_CONSTANT, "parameters of W", "d^2"),
+        (right, mlp, "MLP", bounds.MLP_CONSTANT, "parameters of one layer", "m d"),
     ):
         law, label = partial(bounds.guide, constant=c), rf"${c}\,N\ln N = {symbol}$ (authors)"
-        _panel(axes, ours, f"{model} associative memory", symbol, law, label)
-    for r in (r for r in linear if r["N"] is not None):  # the constant drifts with d: show it at each point
-        c = bounds.guide_constant(r["N"], size(r))
-        left.annotate(f"c={c:.2f}", (size(r), r["N"]), (-38, 4), textcoords="offset points", fontsize=7)
+        _panel(axes, ours, f"{model} memory", f"{of}, ${symbol}$", law, label)
+    found = sorted((r for r in linear if r["N"] is not None), key=size)
+    for r in found:  # the constant drifts with d: show it at each point, where there is room
+        c, side = bounds.guide_constant(r["N"], size(r)), "left" if r is found[0] else "right"
+        where = {"textcoords": "offset points", "ha": side, "va": "bottom", "fontsize": 7.5}
+        left.annotate(f"c={c:.2f}", (size(r), r["N"]), (7 if side == "left" else -7, 4), **where)
     return canvas
 
 
 def plot_fixed(rows: Sequence[Values]) -> "style.Canvas":
     canvas, (axes,) = style.panels(1)
-    outputs, c = "; ".join(sorted({f"{r['M']} outputs, {r['map']}" for r in rows})), bounds.MLP_FIXED_CONSTANT
-    _panel(axes, rows, f"MLP associative memory, {outputs}", "m d", lambda s: s / c, rf"${c}\,N = m d$ (authors)")
+    outputs, c = "; ".join(sorted({f"{r['M']} outputs, {MAPS[r['map']]}" for r in rows})), bounds.MLP_FIXED_CONSTANT
+    law, label = lambda s: s / c, rf"${c}\,N = m d$ (authors)"
+    _panel(axes, rows, f"MLP memory, {outputs}", "parameters of one layer, $m d$", law, label)
     return canvas
 
 
 def _panel(
-    axes: "style.Axes", rows: Sequence[Values], title: str, symbol: str, law: Callable[[float], float], label: str
+    axes: "style.Axes", rows: Sequence[Values], title: str, of: str, law: Callable[[float], float], label: str
 ) -> None:
     """Capacities against the size, a series for each m / d, and the authors' guide line."""
-    protocols = ", ".join(sorted({r["method"].removeprefix("train:") for r in rows}))
-    style.loglog(axes, f"{title} ({protocols})", f"${symbol}$", "$N$")
+    protocols = ", ".join(sorted({memory_recipe(r["method"]).place for r in rows}))
+    style.loglog(axes, f"{title}\n({protocols})", of, ASSOCIATIONS)
     for i, (ratio, ours) in enumerate(grouped(rows, _ratio).items()):
-        style.series(axes, size, ours, f"$m/d={ratio:g}$" if ratio else "measured, 99% recall", i)
+        style.series(axes, size, ours, f"measured, $m/d={ratio:g}$" if ratio else "measured", i)
     if rows:
         style.guide(axes, [size(r) for r in rows], law, label)
     style.legend(axes)
@@ -182,11 +187,9 @@ def ladder_cells(grid: LadderGrid) -> list[Cell]:
 
 def plot_ladder(rows: Sequence[Values]) -> "style.Canvas":
     canvas, (axes,) = style.panels(1, width=8.6, height=6.0)
-    style.loglog(axes, "Associations stored at 99% recall, $f^*(x)=x$", "parameters", "$N$")
-    for i, name in enumerate(by_capacity(rows)):
-        ours = [r for r in rows if r["method"] == name]
-        style.series(axes, n_params, ours, f"{name} ({memory_recipe(name).place})", i, line=True)
-    for bits, dashes in zip(BITS, (":", "--"), strict=True):
+    style.loglog(axes, "Every input its own output, $f^*(x)=x$", "parameters of the memory", ASSOCIATIONS)
+    colours = {name: i for i, name in enumerate(name for name, r in memory_recipes().items() if r.in_ladder)}
+    for bits, dashes in zip(BITS, ("--", ":"), strict=True):
         for maps, colour, law in (
             (bounds.bits_injective, "black", r"bound: $\log_2 N! =$"),
             (bounds.bits_uniform, "#888888", r"$N\log_2 N =$"),
@@ -194,8 +197,18 @@ def plot_ladder(rows: Sequence[Values]) -> "style.Canvas":
             most = lambda p, maps=maps, bits=bits: bounds.capacity_in_bits(lambda n: maps(n, n), bits * p)  # noqa: E731
             label = f"{law} {bits} bits per parameter"
             style.guide(axes, [n_params(r) for r in rows], most, label, color=colour, linestyle=dashes, linewidth=1)
+    for name in reversed(by_capacity(rows)):  # as they stand in the picture, and each in its own colour at any size
+        ours, label = [r for r in rows if r["method"] == name], in_words(name)
+        style.series(axes, n_params, ours, label, colours.get(name, len(colours)), line=True)
     style.legend(axes, fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return canvas
+
+
+def in_words(name: str) -> str:
+    """'outer-product (theorem 1)', 'MLP, trained, authors' code'."""
+    recipe = memory_recipe(name)
+    kind = "linear" if recipe.family == LINEAR else "MLP"
+    return f"{kind}, {recipe.place}" if recipe.protocol else f"{name} ({recipe.place})"
 
 
 def ladder_fits(rows: Sequence[Values]) -> list[Fit]:
