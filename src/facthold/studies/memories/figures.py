@@ -103,8 +103,8 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     found = sorted((r for r in linear if r["N"] is not None), key=size)
     for r in found:  # the constant drifts with d: show it at each point, where there is room
         c, side = bounds.guide_constant(r["N"], size(r)), "left" if r is found[0] else "right"
-        where = {"textcoords": "offset points", "ha": side, "va": "bottom", "fontsize": 7.5}
-        left.annotate(f"c={c:.2f}", (size(r), r["N"]), (7 if side == "left" else -7, 4), **where)
+        left.annotate(f"c={c:.2f}", (size(r), r["N"]), (7 if side == "left" else -7, 4), textcoords="offset points",
+                      ha=side, va="bottom", fontsize=7.5)  # fmt: skip
     return canvas
 
 
