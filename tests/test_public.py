@@ -221,7 +221,7 @@ CALLS: list[tuple[str, Callable[[fh.Model], object]]] = [
     ("N='a' must be a whole number", lambda model: fh.random_problem("a", 3, key=None)),
     ("D=None must be a whole number", lambda model: fh.random_table(2, 2, None, key=None)),
     ("table=None must be a FactTable", lambda model: fh.factual_recall(None, 3, key=None)),
-    ("m=0: layerwise needs a width or rank m", lambda model: fh.make_memory("layerwise", _associations())),
+    ("layerwise has a width to choose: give m, at least 1", lambda model: fh.make_memory("layerwise", _associations())),
     (
         "m=3: outer-product makes a d x d matrix and takes no m",
         lambda model: fh.make_memory("outer-product", _associations(), 3),

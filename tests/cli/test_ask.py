@@ -195,6 +195,12 @@ def test_locate_in_words_and_as_json(models: Path, run: Run) -> None:
     assert "France, capital: Paris by a margin of" in out
     assert "The MLP holds" in out
     found = json.loads(run("locate", "m.safetensors", "France", "capital", "--json")[1])
+    for part in found["parts"]:
+        if part["direct"] is None and part["ablated"] < 0:  # a margin says whose it is, and is not below zero
+            assert f"it says {part['says']}; Paris is {-part['ablated']:.4g} below the best other" in " ".join(
+                out.split()
+            )
+    assert "margin of -" not in out
     heads = [part for part in found["parts"] if part["direct"] is not None]
     assert sum(part["direct"] + part["through"] for part in heads) == pytest.approx(found["margin"])
     _, out, err = run("locate", "m.safetensors", "--all")

@@ -495,7 +495,7 @@ def test_a_change_that_does_not_take_is_said_to_fail() -> None:
     ("change", "arguments", "says"),
     [
         (Model.edit, ("Frnace", "capital", "Paris"), "unknown subject 'Frnace'; did you mean 'France'"),
-        (Model.edit, ("Sudan", "official_language", "Arabic"), "is not in the table; a new fact takes --add"),
+        (Model.edit, ("Sudan", "official_language", "Arabic"), "is not in the table; a new fact is added, not edited"),
         (Model.edit, ("France", "capital", " "), "the new answer ' ' is empty; give one that can be seen"),
         (Model.edit, ("France", "capital", "\u200b"), "the new answer .* is empty: nothing of it can be seen"),
         (Model.edit, ("France", "capital", "a\udcff"), "the new answer 'a.udcff' has half a character"),

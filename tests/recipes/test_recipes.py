@@ -54,7 +54,7 @@ def test_a_memory_has_the_parameters_that_its_recipe_counts(name: str) -> None:
     ("name", "d", "m", "message"),
     [
         ("outer-product", 8, 4, "takes no m"),
-        ("low-rank", 8, 0, "needs a width or rank m"),
+        ("low-rank", 8, 0, "low-rank has a rank to choose: give m, at least 1$"),
         ("low-rank", 8, 9, "above d=8"),
         ("tangent-kernel", 8, 5, "take m=6"),
         ("outer-product", 0, 0, "d=0 must be at least 1"),

@@ -15,7 +15,7 @@ from facthold._util.files import as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import command
 from facthold.cli.inputs import check_rows, read_questions, refuse, say_replaced, say_taken, understand, writable_file
-from facthold.cli.printing import count, paragraph, print_json, printable, show, working
+from facthold.cli.printing import count, paragraph, print_json, printable, show, stands, working
 from facthold.facts.names import blank
 from facthold.facts.problem import MOST_NOISE
 from facthold.lab.fields import Between
@@ -293,10 +293,7 @@ def _show(found: "Location", top: int) -> None:
     """Heads by how far the margin moves without them, up or down: one that speaks against the answer counts too. What
     is not shown is one row, and all add up to the margin."""
     found = printable(found)
-    paragraph(
-        f"{found.subject}, {found.relation}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}\n"
-        f"{found.sentence}"
-    )
+    paragraph(f"{found.subject}, {found.relation}: {stands(found.answer, found.margin, found.rival)}\n{found.sentence}")
     order = sorted(found.heads, key=lambda part: (-abs(part.ablated - found.margin), -abs(part.contribution)))
     heads, rest = order[:top], order[top:]
     rows: list[dict[str, Any]] = [vars(part) | {"then": part.says if part.changed else "the same"} for part in heads]
@@ -319,7 +316,7 @@ def _show(found: "Location", top: int) -> None:
     for part in found.parts:
         if part.direct is None:
             then = f"it says {part.says}" if part.changed else "it says the same"
-            paragraph(f"without the {part.name}: {then}, by a margin of {part.ablated:.4g}")
+            paragraph(f"without the {part.name}: {then}; {stands(found.answer, part.ablated, 'the best other')}")
     if found.neurons:
         paragraph("neurons: " + ", ".join(f"{i} adds {adds:.4g}" for i, adds in found.neurons))
 

@@ -11,7 +11,7 @@ from facthold.cli import options as o
 from facthold.cli.app import group
 from facthold.cli.cells import CellProgress, find_place
 from facthold.cli.inputs import check_rows
-from facthold.cli.printing import count, paragraph, print_json, printable, show, size_text, working
+from facthold.cli.printing import count, paragraph, print_json, printable, show, size_text, stands, working
 from facthold.lab.fields import Between
 from facthold.lm.fetch import SMOLLM2, TINY, MissingModel, fetch, missing, name_of
 
@@ -226,7 +226,7 @@ def locate(
 def _show_location(found: "Location", top: int, layer: int | None) -> None:
     found = printable(found)
     paragraph(
-        f"{found.prompt}: {found.answer} by a margin of {found.margin:.4g} over {found.rival}; the model says "
+        f"{found.prompt}: {stands(found.answer, found.margin, found.rival)}; the model says "
         f"{found.says}\n{found.sentence}"
     )
     rows: list[dict[str, Any]] = [

@@ -28,6 +28,7 @@ from facthold.recipes import make_memory, recipes
 from facthold.recipes.base import FactRecipe, MemoryRecipe, Sizes
 from facthold.recipes.facts import BETA, HEADS
 from facthold.theory import bounds
+from facthold.train.protocols import AUTHORS, BATCH
 from facthold.train.protocols import protocol as find_protocol
 
 if TYPE_CHECKING:
@@ -310,14 +311,16 @@ def _say_transformer(a: dict[str, Any], place: str) -> None:
         paragraph(f"training diverged at every learning rate; nothing is recalled of {count(a['facts'], 'fact')}")
     else:
         paragraph(
-            f"{a['recipe']} ({place}): {a['recall']:.2%} recalled; {a['always_recalled']} of "
-            f"{count(a['facts'], 'fact')} right in all of {count(a['draws'], 'prompt')}; made in {a['seconds']:.1f} s\n"
+            f"{a['recipe']} ({place}): {a['recall']:.2%} recalled, over {count(a['draws'], 'new prompt')} of each "
+            f"fact; {a['always_recalled']} of {count(a['facts'], 'fact')} right in all of "
+            f"{count(a['draws'], 'prompt')}; made in {a['seconds']:.1f} s\n"
             f"{_in_words(a)}"
         )
     if "steps" in a:
         paragraph(
             f"training {ENDED[a['status']]} after {count(a['steps'], 'step')} at learning rate {a['lr']:g}: "
-            f"{a['best']:.2%} at best, {a['final']:.2%} at the end"
+            f"{a['best']:.2%} at best and {a['final']:.2%} at the end, each time over "
+            + (f"{BATCH:,} prompts as in training" if a["rule"] == AUTHORS else "one prompt of each fact")
         )
     paragraph(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}); {a['facts_per_param']:.4g} "

@@ -86,6 +86,13 @@ class _Cells(string.Formatter):
         return "" if value is None else super().format_field(value, format_spec)
 
 
+def stands(answer: str, margin: float, rival: str) -> str:
+    """Where an answer stands, whose score minus that of ``rival`` is the margin."""
+    if margin > 0:
+        return f"{answer} by a margin of {margin:.4g} over {rival}"
+    return f"{answer} is level with {rival}" if margin == 0 else f"{answer} is {-margin:.4g} below {rival}"
+
+
 def show(
     title: str, columns: Mapping[str, str] | Sequence[str], rows: Iterable[Mapping[str, Any]], *, json: bool = False,
     few: bool = False,

@@ -175,7 +175,7 @@ class Model:
 
         ``.report`` says what it cost. See `knowledge.edit`, also for ``in_place``.
         """
-        row = self.find_row(subject, relation, "; a new fact takes --add (Model.add)")
+        row = self.find_row(subject, relation, "; a new fact is added, not edited")
         problem, a = tables.with_answer(self.problem, _name("answer", answer), self._outputs())
         return knowledge.edit.changed(self, tables.replaced(problem, row, a), row, a, "edit", (a,), in_place)
 
@@ -192,7 +192,7 @@ class Model:
         s = subjects.get(subject)  # as `ask` understands it; any other name is a new one
         if s is not None and find_rows(self.table, np.array([s]), np.array([r]))[0] != NONE:
             raise FactholdError(
-                f"({subject}, {relation}) is in the table; to change its answer, edit it without --add (Model.edit); "
+                f"({subject}, {relation}) is in the table; to change its answer, edit it instead of adding it; "
                 "for one more right answer, build the model again with both"
             )
         F = self._outputs()

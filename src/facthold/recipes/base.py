@@ -83,7 +83,10 @@ class MemoryRecipe(Recipe):
     def check_width(self, m: int) -> None:
         """Refuse to go on without a width or rank, where there is one to choose."""
         if self.family != LINEAR and m < 1:
-            raise ValueError(f"m={m}: {self.name} needs a width or rank m of at least 1")
+            raise ValueError(
+                f"{self.name} has a {'rank' if self.family == LOW_RANK else 'width'} to choose: give m, at least 1"
+                + (f", not {m}" if m else "")
+            )
 
     def check(self, d: int, m: int) -> None:
         """Refuse sizes that this recipe cannot have."""

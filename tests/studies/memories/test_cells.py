@@ -166,7 +166,7 @@ def test_problems_of_one_seed_are_nested() -> None:
         (lambda: Capacity(method="weighted-convex", d=8), "unknown method"),  # it needs to know how often each is asked
         (lambda: Capacity(method="outer-product", d=0), "d=0 must be at least 1"),
         (lambda: Capacity(method="outer-product", d=8, m=2), "takes no m"),
-        (lambda: Capacity(method="layerwise", d=8), "needs a width"),
+        (lambda: Capacity(method="layerwise", d=8), "has a width to choose"),
         (lambda: Capacity(method="outer-product", d=8, map="identiy"), "did you mean 'identity'"),
         (lambda: Capacity(method="outer-product", d=8, goal=0.0), "goal=0.0 must be above 0"),
         (lambda: Capacity(method="outer-product", d=8, tolerance=-0.1), "tolerance=-0.1 must be at least 0"),

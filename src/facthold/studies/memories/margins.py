@@ -152,7 +152,7 @@ class GradientStep(Cell):
     """
 
     kind: ClassVar[str] = "gradient-step"
-    counts_no_facts: ClassVar[str] = "there is nothing stored"
+    counts_no_facts: ClassVar[str] = "a gradient step is compared with its formula"
 
     N: Count
     d: Count

@@ -148,7 +148,7 @@ class SphereRivals(Cell):
     """What the law's Delta(N) is multiplied by at finite d, at the law's own N: no memory is made."""
 
     kind: ClassVar[str] = "sphere-rivals"
-    counts_no_facts: ClassVar[str] = "there is nothing stored"
+    counts_no_facts: ClassVar[str] = "no memory is made"
 
     d: Dimension
     n_draws: Annotated[int, Between(least=2)] = 1000
@@ -172,7 +172,7 @@ class ListwiseLaw(Cell):
     """The N that the geometry of its cone gives the listwise criterion: no memory is made."""
 
     kind: ClassVar[str] = "listwise-law"
-    counts_no_facts: ClassVar[str] = "there is nothing stored"
+    counts_no_facts: ClassVar[str] = "no memory is made"
 
     d: Dimension
     share: Tail = 0.1

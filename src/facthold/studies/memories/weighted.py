@@ -108,7 +108,7 @@ class GradientMemory(Cell):
     """
 
     kind: ClassVar[str] = "gradient-memory"
-    counts_no_facts: ClassVar[str] = "there is nothing stored"
+    counts_no_facts: ClassVar[str] = "gradients are compared, not facts"
 
     N: Count
     M: Count
