@@ -2,6 +2,7 @@
 generated here. A link or an anchor that leads nowhere ends it."""
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -43,12 +44,20 @@ def write_pages(into: Path) -> None:
     for path in [*DOCS.glob("*.md"), *(ROOT / name for name in ROOT_PAGES)]:
         name = ROOT_PAGES.get(str(path.relative_to(ROOT)), path.name)
         (into / name).write_text(links(path.read_text(), path))
+    (into / "tutorial-own-facts.md").write_text(notebook(ROOT / "examples" / "countries.ipynb"))
     for name, text in statements.pages():
         (into / name).write_text(text)
     for name, to in FILES.items():
         shutil.copy(ROOT / name, into / to)
     for path in [*HERE.glob("*.css"), *HERE.glob("*.js"), *DOCS.glob("*.gif"), DOCS / "results.json"]:
         shutil.copy(path, into)
+
+
+def notebook(path: Path) -> str:
+    """A notebook as Markdown. It is stored without outputs, and a test runs it."""
+    cells = [("".join(cell["source"]), cell["cell_type"]) for cell in json.loads(path.read_text())["cells"]]
+    parts = [text if kind == "markdown" else f"```python\n{text}\n```" for text, kind in cells]
+    return "\n\n".join([*parts, f"This page is a notebook: [{path.name}]({path.name})."]) + "\n"
 
 
 def config() -> str:
