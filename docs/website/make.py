@@ -20,6 +20,8 @@ ROOT = DOCS.parent
 ROOT_PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 FILES = {"LICENSE": "LICENSE.txt", "CITATION.cff": "CITATION.cff", "examples/countries.ipynb": "countries.ipynb"}
 """Files of the repository that pages link to, and their names in the site, where everything stands in one folder."""
+GENERATED = {"docs/statements.toml": "statements.md", "examples/countries.ipynb": "tutorial-own-facts.md"}
+"""Files of which pages are made: links to them lead there."""
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -34,7 +36,7 @@ def links(text: str, source: Path) -> str:
         if not path.exists():
             raise SystemExit(f"{source.relative_to(ROOT)} links to {to}, which does not exist")
         name = str(path.relative_to(ROOT))
-        return f"]({(ROOT_PAGES | FILES).get(name, name.removeprefix('docs/'))}{anchor})"
+        return f"]({(ROOT_PAGES | FILES | GENERATED).get(name, name.removeprefix('docs/'))}{anchor})"
 
     return LINK.sub(moved, text)
 
