@@ -69,6 +69,18 @@ def test_every_preset_makes_valid_cells(name: str) -> None:
         assert all(cell.cost > 0 for cell in cells)
 
 
+@pytest.mark.parametrize("name", figures())
+def test_every_figure_says_what_one_should_see(name: str) -> None:
+    assert figure(name).sees.endswith(".")
+
+
+def test_the_picture_has_it_as_a_subtitle() -> None:
+    canvas, _ = style.panels(1, width=3.0)
+    style.subtitle(canvas, "What one should see in it, on more than one line.")
+    assert canvas.get_suptitle().replace("\n", " ") == "What one should see in it, on more than one line."
+    assert "\n" in canvas.get_suptitle()
+
+
 def test_a_ceiling_is_drawn_as_an_arrow_and_fitted_nowhere() -> None:
     """Rows without a capacity must not turn into points."""
     wanted = figure("fig6")

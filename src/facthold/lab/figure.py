@@ -79,6 +79,7 @@ class Figure:
 
         canvas, files = self.plot(rows), self.files(folder, preset)
         style.settle(canvas)
+        style.subtitle(canvas, self.sees)
         try:
             folder.mkdir(exist_ok=True)  # a folder in one that is not there may be mistyped
             for file, kind in files.items():

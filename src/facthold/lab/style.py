@@ -1,5 +1,6 @@
 """How all pictures look: log-log panels, measured points with the spread over seeds, dashed guide lines."""
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,12 @@ def settle(canvas: "Canvas") -> None:
                 axis.set_view_interval(1, 10, ignore=True)
                 if not axes.texts:
                     axes.text(0.5, 0.5, "nothing above zero", transform=axes.transAxes, ha="center", color="#777777")
+
+
+def subtitle(canvas: "Canvas", words: str) -> None:
+    """What one should see, above all panels, on as many lines as it takes."""
+    if words and not canvas.get_suptitle():
+        canvas.suptitle(textwrap.fill(words, int(14 * canvas.get_figwidth())), fontsize=9, color=GUIDE["color"])
 
 
 def frame(axes: "Axes", grid: str = "both") -> None:

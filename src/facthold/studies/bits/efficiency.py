@@ -246,6 +246,7 @@ FIGURE = Figure(
     "weights. Right: memories that are read by signs store few associations of d bits each, those that are read by arg "
     "max over M = N outputs many of log2 N bits: efficiencies of the two are of different tasks.",
     PRESETS, cells, plot, says=says,
+    sees="1 is all that the bits of the weights can hold: the distance to it is what a recipe wastes.",
 )  # fmt: skip
 
 TIMES = 50.0

@@ -119,4 +119,5 @@ FIGURE = Figure(
     "training': every weight is on a grid of so many levels during training (straight-through gradients); these "
     f"models have {ROOMIER:g} times the parameters, as they learn fewer facts.",
     PRESETS, cells, plot, says=says,
+    sees="One thing is changed at a time: the higher a point, the nearer the model is to the bound.",
 )  # fmt: skip

@@ -141,4 +141,5 @@ FIGURE = Figure(
     "enough, beside trained transformers. Right: one prompt through the two constructions of the paper: what each head "
     "attends to, and what it adds to the scores.",
     PRESETS, cells, plot, fits,
+    sees="All lines rise in proportion to the parameters; what differs is how many parameters a fact costs.",
 )  # fmt: skip

@@ -272,4 +272,5 @@ FIGURE = Figure(
     "parameters by a factor of up to thousands, so that a line says what a construction bears, and not what a "
     "parameter is worth.",
     PRESETS, cells, plot, says=says,
+    sees="The larger a construction for the same facts, the more noise and rounding it bears.",
 )  # fmt: skip

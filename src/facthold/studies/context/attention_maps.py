@@ -76,4 +76,5 @@ FIGURE = Figure(
     "token, layer 2 looks from a trigger at what stood after it before. Of a usual transformer the head is shown that "
     "does so most.",
     PRESETS, cells, plot, says=says,
+    sees="Layer 1 looks one token back; layer 2 looks from a trigger to what stood after it before.",
 )  # fmt: skip

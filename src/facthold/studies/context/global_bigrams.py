@@ -163,6 +163,8 @@ FIGURE = Figure(
     "attention before it has learnt where to look, over the T - 1 noise tokens before the trigger, and over all T. "
     "Dashed: counted exactly, with no free constant.",
     PRESETS, cells, plot, fits, says,
+    sees="A feed-forward memory needs a few samples at any N; attention over the tokens before a trigger needs in "
+         "proportion to N.",
 )  # fmt: skip
 
 

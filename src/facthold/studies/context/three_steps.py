@@ -217,4 +217,5 @@ FIGURE = Figure(
     "uniform tokens (here a mixture with the bigrams of tiny Shakespeare; trigger and output stay uniform). Means over "
     "seeds, bars from the smallest to the largest. The last position is not probed.",
     PRESETS, cells, plot, says=says,
+    sees="Each simplification is needed up to a size: beyond it all three memories are right after one step each.",
 )  # fmt: skip

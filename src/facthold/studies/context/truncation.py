@@ -162,6 +162,7 @@ FIGURE = Figure(
     "first and the second matrix of a memory. Points: seeds; lines: means. With one trigger the most frequent output "
     "so far is always right: what rises is the context's answer over the noise, and not induction over that rule.",
     PRESETS, cells, plot, says=says,
+    sees="Where the last feed-forward memory is dropped, answers from the context rise and the noise token falls.",
 )  # fmt: skip
 
 CLAIMS = (

@@ -120,4 +120,5 @@ FIGURE = Figure(
     "overlap is the inner product of two directions; no n directions have a smaller mean square than Welch's bound. "
     "Last: recall of new subjects where their embeddings alone are learnt.",
     PRESETS, cells, panels.plot, fits, says,
+    sees="Learned embeddings need the fewest dimensions; spread ones are little better than random ones.",
 )  # fmt: skip

@@ -217,6 +217,8 @@ FIGURE = Figure(
     "in units of when relations have halved their loss. Right: how much later subjects halve theirs, by the number of "
     "subjects; dashed, the reduced equations of each, with no free constant.",
     PRESETS, figure_cells, plot,
+    sees="Gradient descent alone rests at the level of the relation; the others go on to the subjects without a "
+         "rest.",
 )  # fmt: skip
 CLAIM = Claim(
     "muon-learns-both", "beyond",

@@ -142,4 +142,8 @@ FIGURE = Figure(
     "it hallucinates. The dotted line is the loss that the reduced equations give, with no free constant. Stages are "
     "found from the curve: a rest is a stretch within 2% of a level that lasts as long as the fall into it, or longer.",
     PRESETS, cells, plot,
+    sees="The total loss rests twice: first no answer is known, then the relation alone, and there the model "
+         "hallucinates. The dotted prediction lies on the curve.",
+    differs="On the right the paper names neither d nor the learning rate: they are ours. Stages are found from the "
+         "curve, and the dotted prediction is beyond the paper.",
 )  # fmt: skip

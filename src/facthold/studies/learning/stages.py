@@ -249,4 +249,5 @@ FIGURE = Figure(
     "frequent, and EOS learns that; for S below about R (D - 1) it does so before relations are learnt. A kind without "
     "a point never passes 0.1.",
     PRESETS, lambda grid: [*plateau_cells(grid), *order_cells(grid), *marginal_cells(grid)], plot,
+    sees="Points lie on the lines of the reduced equations, which have no free constant.",
 )  # fmt: skip

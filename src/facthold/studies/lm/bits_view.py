@@ -187,4 +187,5 @@ FIGURE = Figure(
     "efficiency), their embeddings not counted. The lines are quotations, of other models and other texts. Right: the "
     "bits of each relation, region by itself and the others in a known region; grey: all there are. One model.",
     PRESETS, cells, draw, says=says,
+    sees="Bits per weight that one can see of a large model's facts, beside models that hold nothing else.",
 )  # fmt: skip

@@ -254,6 +254,7 @@ FIGURE = Figure(
     "whose prompt goes on with the new answer, of other words for them, and of other subjects' answers that stay; v by "
     "gradient steps (lines) or along unembeddings (dashes). Right: many edits, one after another. One model.",
     PRESETS, cells, plot, says=says,
+    sees="An edit that is told which keys to leave alone should keep more of its neighbours.",
 )  # fmt: skip
 
 CLAIM = Claim(

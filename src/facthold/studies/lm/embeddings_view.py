@@ -110,4 +110,6 @@ FIGURE = Figure(
     "panel: by training, of which 99% are recalled at some look. D: "
     "participation ratio, from the mean.",
     PRESETS, cells, draw, says=lines,
+    sees="Real embeddings should hold fewer than random ones of the same dimension: their effective dimension is "
+         "smaller.",
 )  # fmt: skip

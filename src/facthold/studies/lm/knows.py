@@ -142,4 +142,5 @@ FIGURE = Figure(
     "those in which the answer contains the subject's name or is contained in it. Dashes: the most frequent answer; "
     "dots: an answer that copies the subject.",
     PRESETS, cells, plot, says=says,
+    sees="What is above the dashes is knowledge: below them the most frequent answer would do as well.",
 )  # fmt: skip

@@ -278,6 +278,7 @@ FIGURE = Figure(
     "whose country comes before the, a, an and all other countries, and before all tokens. Right: each layer's best "
     "cut (blue: MLP, orange: attention, grey: one matrix) against the perplexity of a fixed text. One model.",
     PRESETS, cells, plot, says=says,
+    sees="Where the share rises as a matrix loses rank, that matrix had kept the answer back.",
 )  # fmt: skip
 
 CLAIM = Claim(

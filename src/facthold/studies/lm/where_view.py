@@ -212,4 +212,5 @@ FIGURE = Figure(
     "of the relation's answers and against the runner-up. Bottom: a sixth of all layers replaced together, and the "
     "share of attention, also against the best other answer of the relation.",
     PRESETS, cells, draw, says=lines,
+    sees="A layer that matters is one without which answers fall.",
 )  # fmt: skip

@@ -195,4 +195,6 @@ FIGURE = Figure(
     "subject and relation. Trained models have about the same number of parameters and differ in alpha = H d_h / d and "
     "beta = m / d. All are trained by one protocol on tables of one size.",
     PRESETS, cells, plot, says=says,
+    sees="The MLP's part of the margin need not be its part of the parameters; on the right, which path answers hang"
+         " on.",
 )  # fmt: skip

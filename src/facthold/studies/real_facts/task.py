@@ -104,4 +104,5 @@ FIGURE = Figure(
     "number of noise tokens that prompts are drawn from and by what the arg max goes over. The numbers are parameters. "
     "Widths are searched in steps of 1.2, so that two bars that differ by less may be the same.",
     PRESETS, cells, plot, says=says,
+    sees="The more noise tokens, and the more the arg max goes over, the more parameters a fact costs.",
 )  # fmt: skip

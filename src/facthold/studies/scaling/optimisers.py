@@ -193,4 +193,6 @@ FIGURE = Figure(
     "betas 0 steps by lr/d, as in the public code; normalised: W e has norm one before it is read. Upper right: the "
     "weights q(z) of W as a sum of outer products, over the largest; dashed, q = p. Lower right: along training.",
     PRESETS, cells, plot, says=says,
+    sees="Where each optimiser's error is least, over step sizes and batches, and how its weights q(z) follow the "
+         "frequencies.",
 )  # fmt: skip

@@ -154,4 +154,5 @@ FIGURE = Figure(
     "the step size and over correlation and frequency; N tokens in d = 2 with z mod 2 and frequencies 1/z: means over "
     "draws that no w has right, and one draw.",
     PRESETS, cells, plot, says=says,
+    sees="Large steps raise the loss on the way, and have all right sooner.",
 )  # fmt: skip

@@ -253,4 +253,5 @@ FIGURE = Figure(
     "to theorem 7; scales and choices count too. Black: theorem 7 with p sorted, exact at these sizes. Dashed: the "
     "slope of corollary 1 from the smallest model's bits on. Small points: seeds.",
     PRESETS, cells, plot, fits, says=says,
+    sees="Losses fall as a power of the bits, as theorem 7's line does, some factor of bits to the right of it.",
 )  # fmt: skip
