@@ -67,6 +67,16 @@ def test_one_output_is_always_right() -> None:
     assert found.sum() == 0
 
 
+def test_what_is_stored_is_the_same_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From draws one by one, and with no k x M scores at once, as from all at once."""
+    data = HeavyTailed(50, 40, 1.5)
+    p, f = data.p, data.f((0, 0))
+    monkeypatch.setattr(schemes, "BLOCK", 90 * 40)  # one draw
+    whole = stored_errors(p, f, 40, 12, 30, words=(1, 1))
+    monkeypatch.setattr(schemes, "BLOCK", 40 * 7)  # seven rows of one
+    np.testing.assert_allclose(stored_errors(p, f, 40, 12, 30, words=(1, 1)), whole)
+
+
 @pytest.mark.parametrize("k", [10, 12])
 def test_tokens_that_are_alike_stand_for_each_other(k: int) -> None:
     """The mean is that of the error itself, with embeddings drawn token by token, and it is far less spread."""

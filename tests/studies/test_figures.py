@@ -158,9 +158,10 @@ def test_config_changes_the_grid_and_refuses_unknown_keys() -> None:
 
 
 def test_values_that_go_together_are_put_in_together() -> None:
-    """M = 20 alone would be refused beside the d = 8 of the preset."""
-    grid = figure("scaling").grid("smoke", {"M": 20, "d": [32, 64, 128]})
-    assert (grid.M, grid.d) == (20, (32, 64, 128))
+    """n = (..., 1000) alone would be refused beside the n_for_d = 1000 of the preset."""
+    for changes in ({"n": [8, 16, 1000], "n_for_d": 2000}, {"n_for_d": 2000, "n": [8, 16, 1000]}):
+        grid = figure("scaling").grid("smoke", changes)
+        assert (grid.n, grid.n_for_d) == ((8, 16, 1000), 2000)
 
 
 def test_config_has_the_variants_of_the_public_code() -> None:

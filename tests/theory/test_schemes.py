@@ -1,10 +1,13 @@
 """The expected error of memory schemes, against embeddings that are really drawn, and in its limits."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from facthold.measure.schemes import scheme_errors
 from facthold.memory.schemes import HeavyTailed
+from facthold.theory import schemes
 from facthold.theory.schemes import best_first, expected_error, expected_errors, exponents, unseen
 
 
@@ -44,8 +47,6 @@ def test_interpolation_between_values_of_q() -> None:
     q, f = data.p, data.f((0, 0))
     some = expected_errors(q, f, 2, 32, draws=512)
     alone = [0, 1, 2, 9, 50, 333, 1998, 1999]
-    from facthold.theory import schemes
-
     nodes, schemes.NODES = schemes.NODES, 10_000
     try:
         every = expected_errors(q, f, 2, 32, draws=512)
@@ -75,5 +76,50 @@ def test_laws_need_a_tail_that_can_be_summed() -> None:
     assert exponents(2.0) == {"n": -0.5, "p": -0.25, "first": -1.0}
     with pytest.raises(ValueError, match="take alpha above 1"):
         exponents(1.0)
-    with pytest.raises(ValueError, match="take d >= M"):
-        expected_errors(np.ones(4), np.arange(4), 4, 3)
+
+
+@pytest.mark.parametrize(("N", "M", "d"), [(60, 40, 24), (60, 60, 3), (40, 200, 30)])
+def test_many_outputs_or_few_dimensions(N: int, M: int, d: int) -> None:
+    """Where no Gram matrix of the outputs is drawn: all schemes, within four standard errors of what is measured."""
+    data = HeavyTailed(N, M, 1.5)
+    p, f = data.p, data.f((0, 0))
+    q = np.stack([p, np.ones(N), (np.arange(N) < 9).astype(float), np.arange(N) % 7 / 3.0])
+    found = np.stack([
+        scheme_errors(q, p, f, M, d, embeddings="gaussian", inputs=(d, i), outputs=(d, 5000 + i)).sum(axis=1)
+        for i in range(1000)
+    ])  # fmt: skip
+    for k in range(len(q)):
+        exact = np.array([expected_error(p, q[k], f, M, d, draws=1 << 12, seed=seed) for seed in range(8)])
+        each = np.array([p @ expected_errors(q[k], f, M, d, draws=1 << 12, seed=10 + seed) for seed in range(8)])
+        for mean in (exact, each):
+            error = np.hypot(found[:, k].std(ddof=1) / 1000**0.5, mean.std(ddof=1) / 8**0.5)
+            assert abs(found[:, k].mean() - mean.mean()) < 4 * error, k
+
+
+def test_both_ways_to_the_expected_error_agree_token_by_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = HeavyTailed(30, 5, 1.5)
+    p, f = data.p, data.f((0, 0))
+    few = np.stack([expected_errors(p, f, 5, 16, seed=seed) for seed in range(8)])
+    monkeypatch.setattr(schemes, "FEW", 0)
+    many = np.stack([expected_errors(p, f, 5, 16, draws=1 << 15, seed=seed) for seed in range(8)])
+    off = np.abs(few.mean(axis=0) - many.mean(axis=0))
+    assert (off < 5 * np.hypot(few.std(axis=0, ddof=1), many.std(axis=0, ddof=1)) / 8**0.5).all()
+
+
+def test_many_tokens_and_outputs_in_bounded_memory() -> None:
+    """N = M = 100,000: a matrix of N x M numbers would take 80 GB, one of M x d 51 MB; of what W holds nothing but
+    numbers for each token and each output is there."""
+    data = HeavyTailed(100_000, 100_000, 2.0)
+    p, f = data.p, data.f((0, 0))
+    tracemalloc.start()
+    error = expected_error(p, p, f, 100_000, 64, draws=16)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0 < error < 1
+    assert peak < 40 * 8 * 100_000
+
+
+def test_what_holds_nothing_recalls_nothing() -> None:
+    for M in (5, 40):
+        assert expected_error(np.full(4, 0.25), np.zeros(4), np.arange(4), M, 8) == 1
+    assert expected_error(np.ones(1), np.zeros(1), np.zeros(1, int), 1, 8) == 0

@@ -4,7 +4,7 @@ over all N tokens. Embeddings come in blocks of rows, so that nothing of N x M n
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from facthold.memory import AT_ONCE, EMBEDDINGS, check_fits, draw_embeddings, generator
 from facthold.memory.schemes import check_scheme
@@ -42,14 +42,24 @@ def scheme_errors(
     readouts = [(sums[k].T @ U) @ U.T for k in range(K)]  # W^T U^T: scores are E times it
     errors = np.zeros((K, 2))
     for at, E in kept or _blocks(embeddings, N, d, M, inputs):
-        own = np.arange(len(E)), f[at]
         for k, readout in enumerate(readouts):
-            scores = E @ readout
-            right = scores[own]
-            scores[own] = -np.inf
-            wrong = p[at] * ~(right > scores.max(axis=1, initial=-np.inf))
+            wrong = p[at] * ~_recalled(E, readout, f[at])
             errors[k] += np.bincount(q[k, at] == 0, wrong, minlength=2)
     return errors
+
+
+def _recalled(
+    E: Float[np.ndarray, "n d"], readout: Float[np.ndarray, "d M"], f: Int[np.ndarray, " n"]
+) -> Bool[np.ndarray, " n"]:
+    """Which inputs have their largest score at their own output, and there alone: some rows at a time."""
+    right, rows = np.empty(len(E), bool), max(1, BLOCK // readout.shape[1])
+    for start in range(0, len(E), rows):
+        scores = E[start : start + rows] @ readout
+        own = np.arange(len(scores)), f[start : start + rows]
+        target = scores[own]
+        scores[own] = -np.inf
+        right[start : start + rows] = target > scores.max(axis=1, initial=-np.inf)
+    return right
 
 
 def stored_errors(
@@ -61,20 +71,27 @@ def stored_errors(
     Tokens whose outputs serve as many of them are alike, so that the mean over them stands for each. The error itself
     has the same expectation, but jumps with the most frequent token, which is seldom lost.
     """
+    from scipy.sparse import csr_matrix
+
     draw, k = generator(words), len(p)
     served = np.bincount(f, minlength=M)[f]
     # of each token: the probability of those like it, shared out among them
-    weights = np.array([p[served == size].mean() for size in served])
-    one_hot = np.eye(M, dtype=np.float32)[f]
+    sizes, like = np.unique(served, return_inverse=True)
+    weights = np.array([p[served == size].mean() for size in sizes])[like]
+    together = BLOCK // ((k + M) * max(d, M))  # draws; 0: not even one
     own, errors = (slice(None), np.arange(k), f), []
-    block = max(1, BLOCK // ((k + M) * d))
-    for start in range(0, n, block):
-        b = min(block, n - start)
+    one_hot = np.eye(M, dtype=np.float32)[f] if together else csr_matrix((np.ones(k), f, np.arange(k + 1)), (k, M))
+    for start in range(0, n, max(1, together)):
+        b = min(max(1, together), n - start)
         E, U = (draw.standard_normal((b, size, d), np.float32) for size in (k, M))  # lengths do not move an arg max
-        scores = E @ (one_hot.T @ E).transpose(0, 2, 1) @ (U @ U.transpose(0, 2, 1))
-        right = scores[own].copy()
-        scores[own] = -np.inf
-        errors.append(~(right > scores.max(axis=2, initial=-np.inf)) @ weights)
+        if together:
+            scores = E @ (one_hot.T @ E).transpose(0, 2, 1) @ (U @ U.transpose(0, 2, 1))
+            target = scores[own].copy()
+            scores[own] = -np.inf
+            right = target > scores.max(axis=2, initial=-np.inf)
+        else:
+            right = _recalled(E[0], (one_hot.T @ E[0]).T @ U[0] @ U[0].T, f)[None]
+        errors.append(~right @ weights)
     return np.concatenate(errors)
 
 

@@ -10,16 +10,33 @@ own a_y. So for c = f(z) the token is recalled where h_y x + o_y > 0 for every o
 
 an interval of g_c. Its probability is an error function; the mean over G (by Bartlett's decomposition), r and the other
 g is over draws, `DRAWS` of them, the same for all tokens. Nothing is fitted.
+
+G has M x M numbers. Where outputs are many, or more than dimensions, it is not drawn: given a, the scores G a are
+distributed as s a + (s / d)^(1/2) |a| P g, with P the projection onto what is orthogonal to a, g from N(0, I), and s, a
+chi-squared variable of d degrees of freedom over d, independent of both. Let A be the length of a without its a_c, and
+h be g without its part along that. With k from N(0, 1) and b = s^(1/2), scores are, over b,
+
+    of c: b a_c + A k / d^(1/2),      of y: (b - a_c k / (A d^(1/2))) a_y + |a| h_y / d^(1/2).
+
+So of all rivals only the largest (a_y, h_y) can win, some dozens of them, whichever the token is; recall is an interval
+of k; and a draw takes M numbers, for each output that has a token in W.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from facthold.memory.schemes import check_scheme
+
 DRAWS = 1 << 13
+FEW = 16  # outputs up to which G itself is drawn
+TOKENS = 64  # that are tried with each draw of all rivals, by their frequencies
+SHARED = 16  # of the draws that are asked for, so many are one of rivals: it serves many tokens
+BLOCK = 1 << 14  # tokens that are looked at together
 NODES = 192  # values of q at which the error is computed, where an output has more; between them it is interpolated
 Weights = Float[np.ndarray, " N"]
 
@@ -27,9 +44,17 @@ Weights = Float[np.ndarray, " N"]
 def expected_errors(
     q: Weights, f: Int[np.ndarray, " N"], M: int, d: int, *, draws: int = DRAWS, seed: int = 0
 ) -> Weights:
-    """The probability that each token is recalled wrongly, over embeddings N(0, I/d)."""
-    if d < M:
-        raise ValueError(f"d={d} is below M={M}: the outputs' Gram matrix has no Bartlett decomposition; take d >= M")
+    """The probability that each token is recalled wrongly, over embeddings N(0, I/d). A tie is no recall."""
+    check_scheme(q, np.ones(len(q)), f, M, d)
+    if not q.any():
+        return np.full(len(q), float(M > 1))  # all scores are zero
+    if not few(M, d):
+        blocks = [np.arange(start, min(start + BLOCK, len(q))) for start in range(0, len(q), BLOCK)]
+        sums = np.zeros(len(q))
+        for rivals in _rivals(q, f, M, d, draws, seed):
+            for z in blocks:
+                sums[z] += rivals.wrong(z)
+        return sums / _shared(draws)
     draw = np.random.Generator(np.random.Philox(seed))
     G, g, r = _gram(draw, draws, M, d), draw.standard_normal((draws, M)), draw.chisquare(d, draws) / d
     V = np.bincount(f, q**2, minlength=M)
@@ -86,9 +111,92 @@ def _gram(draw: np.random.Generator, n: int, M: int, d: int) -> Float[np.ndarray
     return L @ L.transpose(0, 2, 1) / d
 
 
-def expected_error(p: Weights, q: Weights, f: Int[np.ndarray, " N"], M: int, d: int, **draws: int) -> float:
-    """sum_z p(z) P(z is recalled wrongly)."""
-    return float(p @ expected_errors(q, f, M, d, **draws))
+def expected_error(
+    p: Weights, q: Weights, f: Int[np.ndarray, " N"], M: int, d: int, *, draws: int = DRAWS, seed: int = 0
+) -> float:
+    """sum_z p(z) P(z is recalled wrongly). Where outputs are many, each draw of rivals is for some tokens alone."""
+    check_scheme(q, p, f, M, d)
+    if few(M, d) or not q.any():
+        return float(p @ expected_errors(q, f, M, d, draws=draws, seed=seed))
+    whole, errors = np.cumsum(p), []
+    for rivals in _rivals(q, f, M, d, draws, seed):
+        at = (np.arange(TOKENS) + rivals.draw.random()) / TOKENS * whole[-1]
+        errors.append(rivals.wrong(np.minimum(np.searchsorted(whole, at), len(p) - 1)).mean())
+    return float(whole[-1] * np.mean(errors))
+
+
+def few(M: int, d: int) -> bool:
+    """Whether outputs are few enough for their Gram matrix."""
+    return min(FEW, d) >= M
+
+
+def _shared(draws: int) -> int:
+    return max(1, draws // SHARED)
+
+
+def _rivals(q: Weights, f: Int[np.ndarray, " N"], M: int, d: int, draws: int, seed: int) -> Iterator["_Rivals"]:
+    """Draws of all rivals."""
+    draw, V = np.random.Generator(np.random.Philox(seed)), np.bincount(f, q**2, minlength=M)
+    held = np.flatnonzero(V)
+    place = np.full(M, -1)
+    place[held] = np.arange(len(held))
+    sd = np.sqrt(V[held] / d)
+    for _ in range(_shared(draws)):
+        n, g = draw.standard_normal((2, len(held)))
+        a = sd * n
+        yield _Rivals(draw, q, V[f], place[f], M - len(held), d, a, g, _foremost(a, g))
+
+
+def _foremost(a: np.ndarray, g: np.ndarray) -> Int[np.ndarray, " k"]:
+    """Which (a, g) can have the largest w a + g for some w, also where one of them, whichever it is, is left out."""
+    left, found = np.arange(len(a)), []
+    for _ in range(2):
+        ahead = np.zeros(len(left), bool)
+        for side in (a[left], -a[left]):
+            order = np.argsort(-side, kind="stable")
+            ahead[order] |= g[left][order] >= np.maximum.accumulate(g[left][order])
+        found.append(left[ahead])
+        left = left[~ahead]
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class _Rivals:
+    """One draw of a and g for the outputs that have tokens in W. Of all others, whose a is zero, only the largest g
+    counts, and it is drawn as such."""
+
+    draw: np.random.Generator
+    q: Weights
+    V: Weights  # of each token's output
+    place: Int[np.ndarray, " N"]  # of each token's output among those that are drawn; -1: W has nothing of it
+    n_empty: int
+    d: int
+    a: np.ndarray
+    g: np.ndarray
+    foremost: Int[np.ndarray, " k"]
+
+    def wrong(self, z: Int[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """The probability that each of these tokens is recalled wrongly, with a draw of r, s and a_c for each."""
+        from scipy.special import ndtr, ndtri
+
+        n, c, d = len(z), self.place[z], self.d
+        r, s = self.draw.chisquare(d, (2, n)) / d
+        noise = np.sqrt(np.maximum(self.V[z] - self.q[z] ** 2, 0.0) / d) * self.draw.standard_normal(n)
+        a_c, b = (self.q[z] * np.sqrt(r) + noise)[:, None], np.sqrt(s)[:, None]  # lengths over that of e_z
+        a_own, g_own = np.where(c >= 0, self.a[c], 0.0), np.where(c >= 0, self.g[c], 0.0)
+        A2 = np.maximum(self.a @ self.a - a_own**2, 1e-300)[:, None]
+        along = (self.a @ self.g - a_own * g_own)[:, None] / A2
+        a, h = self.a[self.foremost], self.g[self.foremost] - along * self.a[self.foremost]
+        h = np.where(self.foremost == c[:, None], -np.inf, h)
+        with np.errstate(divide="ignore"):  # no output is empty: the largest of none is -inf
+            others = (self.n_empty - (c < 0))[:, None]
+            largest = -ndtri(-np.expm1(np.log(self.draw.random((n, 1))) / others))
+            a, h = np.append(np.broadcast_to(a, (n, len(a))), np.zeros((n, 1)), 1), np.append(h, largest, 1)
+            rises = (A2 + a_c * a) / np.sqrt(A2)
+            bound = (math.sqrt(d) * b * (a - a_c) + np.sqrt(A2 + a_c**2) * h) / rises
+        low = np.where(rises > 0, bound, -np.inf).max(axis=1)
+        high = np.where(rises < 0, bound, np.inf).min(axis=1)
+        return 1.0 - np.maximum(ndtr(high) - ndtr(low), 0.0)
 
 
 def best_first(p: Weights, f: Int[np.ndarray, " N"], M: int, d: int) -> int:

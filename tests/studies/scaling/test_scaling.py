@@ -174,7 +174,6 @@ def test_the_expected_error_after_samples_is_the_mean_of_what_is_measured() -> N
         ({"d": [8]}, r"d=\[8\] has fewer than three sizes"),
         ({"n": [8, 16]}, r"n=\[8, 16\] has fewer than three sizes"),
         ({"M": 1}, "M=1 must be at least 2"),
-        ({"wide": 2}, "d=2 is below M=5"),
         ({"n": [8, 16, 1000]}, "n_for_d=1000 is one of n"),
         ({"alpha": 1.0}, "alpha=1.0 must be above 1 and at most 10"),
     ],

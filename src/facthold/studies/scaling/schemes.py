@@ -189,6 +189,13 @@ class ExpectedError(HeavyTailedCell):
         if AT_LEAST in self.schemes:
             raise ValueError(f"schemes: {AT_LEAST!r} is chosen by trying; the expected error is of 'at-least-3' or so")
 
+    @property
+    def cost(self) -> float:
+        from facthold.theory.schemes import SHARED, few
+
+        rivals = self.n_batches * len(self.schemes) * (MANY // 8 if not self.n else 10 * FEW) / SHARED
+        return 1.0 if few(self.M, self.d) else 1.0 + rivals * (4e-4 + 2e-7 * min(self.M, self.N))
+
     def run(self) -> Result:
         from facthold.memory.embeddings import words_of
         from facthold.theory.schemes import best_first, expected_error, unseen
