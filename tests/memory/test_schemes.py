@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from facthold._util.errors import check_whole
-from facthold.memory.schemes import HeavyTailed, check_scheme, scheme
+from facthold._util.errors import check_scheme, check_whole
+from facthold.memory.schemes import HeavyTailed, scheme
 
 COUNTS, P = np.array([9, 4, 1, 0]), np.array([0.5, 0.3, 0.15, 0.05])
 

@@ -75,6 +75,19 @@ def check_range(name: str, values: Any, size: int) -> None:
         raise ValueError(f"{name} must lie between 0 and {size - 1}, not {values.min()} to {values.max()}")
 
 
+def check_scheme(q: Any, p: Any, f: Any, M: int, d: int) -> None:
+    """Refuse weights of tokens, one for each in each row of q, that no memory can have: those of a function of one's
+    own."""
+    check_whole(M=M, d=d)
+    check_positive(M=M, d=d)
+    if not q.shape[-1] == len(p) == len(f):
+        raise ValueError(f"q has {q.shape[-1]} tokens, p {len(p)} and f {len(f)}; give each as many")
+    for name, values in (("q", q), ("p", p)):
+        if (wrong := values[~((values >= 0) & (values < math.inf))]).size:
+            raise ValueError(f"{name}={wrong[0]:g} of a token must be 0 or more, and finite")
+    check_range("f", f, M)
+
+
 def unknown(what: str, name: str | Sequence[str], known: Iterable[str]) -> ValueError:
     """A misspelt name is an error that lists the names that exist, the nearest first; so are several."""
     names, strays = sorted(known), [name] if isinstance(name, str) or not isinstance(name, Sequence) else name

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from facthold._util.errors import check_scheme
 from facthold.memory import AT_ONCE, EMBEDDINGS, check_fits, draw_embeddings, generator
-from facthold.memory.schemes import check_scheme
 
 HELD = 1 << 26  # numbers of E that are kept for the second time; where they are more, they are drawn again
 BLOCK = 1 << 22  # scores, or numbers of embeddings, that are looked at together

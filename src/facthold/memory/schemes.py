@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from facthold._util.errors import check_positive, check_range, check_whole, find
+from facthold._util.errors import check_positive, check_whole, find
 from facthold.memory import MAPS, generator
 
 Counts = Int[np.ndarray, " N"]
@@ -46,18 +46,6 @@ def scheme(name: str) -> Scheme:
         return KINDS[kind](value)
     known = {one + ("N" if one[-1] in "-^" else ""): make for one, make in KINDS.items()}
     return find("scheme", name, known)(0.0)
-
-
-def check_scheme(q: np.ndarray, p: Weights, f: Int[np.ndarray, " N"], M: int, d: int) -> None:
-    """Refuse weights, one for each token in each row, that no memory can have: those of a function of one's own."""
-    check_whole(M=M, d=d)
-    check_positive(M=M, d=d)
-    if not q.shape[-1] == len(p) == len(f):
-        raise ValueError(f"q has {q.shape[-1]} tokens, p {len(p)} and f {len(f)}; give each as many")
-    for name, values in (("q", q), ("p", p)):
-        if (wrong := values[~(np.isfinite(values) & (values >= 0))]).size:
-            raise ValueError(f"{name}={wrong[0]:g} of a token must be 0 or more, and finite")
-    check_range("f", f, M)
 
 
 @dataclass(frozen=True)

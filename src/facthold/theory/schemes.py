@@ -30,7 +30,7 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float, Int
 
-from facthold.memory.schemes import check_scheme
+from facthold._util.errors import check_scheme
 
 DRAWS = 1 << 13
 FEW = 16  # outputs up to which G itself is drawn
