@@ -140,6 +140,25 @@ def test_a_panel_without_anything_above_zero_says_so(tmp_path: Path) -> None:
     assert [text.get_text() for text in axes.texts] == ["nothing above zero"]
 
 
+@pytest.mark.parametrize(("most", "words"), [(5, ["1", "2", "5"]), (1000, ["1", "10", "100", "1,000"])])
+def test_logarithmic_axes_without_ticks_of_their_own_get_plain_ones(most: float, words: list[str]) -> None:
+    canvas, (axes,) = style.panels(1)
+    axes.plot([1, most], [1, 2])
+    axes.set(xscale="log", xlim=(1, most))
+    style.settle(canvas)
+    ticks = [value for value in axes.get_xticks() if 1 <= value <= most]
+    assert axes.xaxis.get_major_formatter().format_ticks(ticks) == words
+
+
+def test_a_panel_in_which_nothing_was_measured_has_no_axes() -> None:
+    canvas, (left, right) = style.panels(2)
+    left.axhline(1, **style.GUIDE)
+    right.plot([1, 2], [1, 2])
+    style.settle(canvas)
+    assert [left.axison, right.axison] == [False, True]
+    assert [text.get_text() for text in left.texts] == ["not measured at these sizes"]
+
+
 def test_config_changes_the_grid_and_refuses_unknown_keys() -> None:
     fig1 = figure("fig1")
     grid = fig1.grid("smoke", {"linear_d": [4, 8], "n_seeds": 1})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from facthold._util.commands import duration
 from facthold._util.errors import FactholdError
 from facthold._util.files import PAGE, json_of, writing
+from facthold.lab import style
 from facthold.lab.claim import MEANINGS
 from facthold.lab.provenance import Provenance
 from facthold.lab.summary import Shown, as_uri, tally
@@ -89,6 +90,7 @@ def _panels(drawn: "Drawn") -> list[dict[str, Any]] | None:
     from facthold.lab.tracing import TracedRow
 
     canvas = drawn.figure.plot([TracedRow(row, i) for i, row in enumerate(drawn.rows)])
+    style.settle(canvas)
     return panels(canvas, drawn.rows)
 
 

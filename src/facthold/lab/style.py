@@ -8,6 +8,7 @@ import numpy as np
 
 if TYPE_CHECKING:  # Matplotlib takes a second to import: it is loaded by whoever draws
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Canvas
 
 COLOURS = (
@@ -61,14 +62,39 @@ def doubling(axes: "Axes") -> None:
 
 
 def settle(canvas: "Canvas") -> None:
-    """Panels in which nothing is above zero have no logarithm: they get an axis all the same, and say so."""
+    """Panels in which nothing is above zero have no logarithm: they get an axis all the same, and say so. Panels in
+    which nothing was measured have no axes, and say so too. Numbers at all ticks are written in one way."""
     for axes in canvas.axes:
+        if axes.axison and _is_empty(axes):
+            axes.set_axis_off()
+            axes.text(0.5, 0.5, "not measured at these sizes", transform=axes.transAxes, ha="center", color="#777777")
+            continue
         for axis in (axes.xaxis, axes.yaxis):
+            _plain_ticks(axis)
             low, high = sorted(axis.get_data_interval())
             if axis.get_scale() == "log" and not (np.isfinite([low, high]).all() and high > 0):
                 axis.set_view_interval(1, 10, ignore=True)
                 if not axes.texts:
                     axes.text(0.5, 0.5, "nothing above zero", transform=axes.transAxes, ha="center", color="#777777")
+
+
+def _plain_ticks(axis: "Axis") -> None:
+    """Of a logarithmic axis that nobody has given ticks."""
+    from matplotlib.ticker import FuncFormatter, LogFormatterSciNotation, LogLocator, NullFormatter
+
+    if axis.get_scale() != "log" or type(axis.get_major_formatter()) is not LogFormatterSciNotation:
+        return
+    low, high = sorted(axis.get_view_interval())
+    if 0 < high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _is_empty(axes: "Axes") -> bool:
+    """Whether there is nothing in it but lines that go through the whole panel."""
+    lines = [line for line in axes.lines if line.get_transform() == axes.transData and len(line.get_xdata())]
+    return not (lines or axes.collections or axes.images or axes.patches or axes.texts)
 
 
 def subtitle(canvas: "Canvas", words: str) -> None:

@@ -71,8 +71,6 @@ def plot(rows: Rows) -> "style.Canvas":
     for axes in (left, right):
         if axes.lines:
             _legend(axes)
-        else:
-            axes.set(title="not stored")
     return canvas
 
 

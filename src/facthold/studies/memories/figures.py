@@ -121,7 +121,7 @@ def _panel(
 ) -> None:
     """Capacities against the size, a series for each m / d, and the authors' guide line."""
     protocols = ", ".join(sorted({memory_recipe(r["method"]).place for r in rows}))
-    style.loglog(axes, f"{title}\n({protocols})", of, ASSOCIATIONS)
+    style.loglog(axes, f"{title}\n({protocols})" if rows else title, of, ASSOCIATIONS)
     for i, (ratio, ours) in enumerate(grouped(rows, _ratio).items()):
         style.series(axes, size, ours, f"measured, $m/d={ratio:g}$" if ratio else "measured", i)
     if rows:
