@@ -90,7 +90,7 @@ def lines(axes: "Axes", known: Told) -> Iterator[Trace]:
         if id(line) in ends or not line.get_visible():
             continue
         x, y = (np.asarray(values, float) for values in line.get_data(orig=False))
-        across = line.get_transform() != axes.transData
+        across = line.get_transform() is not axes.transData
         if across:  # a line through the whole panel
             x, y = _across(axes, line, x, y)
         if not len(x):
@@ -124,11 +124,11 @@ def line_look(line: Any) -> Trace:
 
 
 def _across(axes: "Axes", line: Any, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if line.get_transform() == axes.get_yaxis_transform():
+    if line.get_transform() is axes.get_yaxis_transform():
         low, high = axes.get_xlim()
         scaled = np.geomspace(low, high, 2) if axes.get_xscale() == "log" else np.array([low, high])
         return (scaled if np.array_equal(x, [0, 1]) else low + (high - low) * x), y
-    if line.get_transform() == axes.get_xaxis_transform():
+    if line.get_transform() is axes.get_xaxis_transform():
         low, high = axes.get_ylim()
         return x, (np.array([low, high]) if np.array_equal(y, [0, 1]) else low + (high - low) * y)
     raise NoCounterpartError

@@ -17,8 +17,8 @@ def spans(axes: "Axes") -> Iterator[Trace]:
     found: list[Any] = [patch for patch in axes.patches if id(patch) not in of_bars]
     for patch in found:
         box, of = patch.get_bbox(), patch.get_data_transform()
-        upright = of == axes.get_xaxis_transform()
-        if kind(patch) != "Rectangle" or not (upright or of == axes.get_yaxis_transform()):
+        upright = of is axes.get_xaxis_transform()
+        if kind(patch) != "Rectangle" or not (upright or of is axes.get_yaxis_transform()):
             raise NoCounterpartError
         yield {
             "type": "rect", "layer": "below", "line": {"width": 0}, "fillcolor": colour_of(patch.get_facecolor()),
@@ -64,7 +64,7 @@ def _text(axes: "Axes", text: Any) -> Trace:
         dx, dy = text.xyann
         made |= {"xshift": short(dx), "yshift": short(dy)}
     at, of = (text.xy, text.xycoords) if hasattr(text, "xycoords") else (text.get_position(), None)
-    if of == "data" or (of is None and text.get_transform() == axes.transData):
+    if of == "data" or (of is None and text.get_transform() is axes.transData):
         x, y = _place(axes, *map(float, at))
         return made | {"x": x, "y": y, "xref": "x", "yref": "y"}
     transform = text.get_transform() if of is None else _transform(axes, of)
