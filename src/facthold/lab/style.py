@@ -93,7 +93,7 @@ def _plain_ticks(axis: "Axis") -> None:
 
 def _is_empty(axes: "Axes") -> bool:
     """Whether there is nothing in it but lines that go through the whole panel."""
-    lines = [line for line in axes.lines if line.get_transform() is axes.transData and line.get_xydata().size]
+    lines = [line for line in axes.lines if line.get_transform() is axes.transData and np.size(line.get_xdata())]
     return not (lines or axes.collections or axes.images or axes.patches or axes.texts)
 
 
