@@ -20,7 +20,7 @@ help:
 	@echo "make demo     figures, claims and a report on embedded defaults (minutes)"
 	@echo "make test     check and all tests"
 	@echo "make check    ruff and mypy"
-	@echo "make docs     the site of docs/, in out/site (seconds)"
+	@echo "make docs     the site of docs/, in out/site (a minute)"
 	@echo "make lm-test  the tests of the real language model, after 'facthold lm fetch' (a minute)"
 	@echo "make fuzz     thousands of random files, numbers and configs, of which none may end in a traceback (long)"
 	@echo "make mutants  every deliberate fault, and what turns red by it: docs/mutants.md (hours; goes on where it was stopped)"

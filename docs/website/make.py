@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import reference
 import statements
 
 HERE = Path(__file__).resolve().parent
@@ -41,17 +42,21 @@ def links(text: str, source: Path) -> str:
     return LINK.sub(moved, text)
 
 
-def write_pages(into: Path) -> None:
+def write_pages(into: Path, model: Path | None) -> None:
     """Everything that Zensical reads, in one folder."""
     for path in [*DOCS.glob("*.md"), *(ROOT / name for name in ROOT_PAGES)]:
         name = ROOT_PAGES.get(str(path.relative_to(ROOT)), path.name)
         (into / name).write_text(links(path.read_text(), path))
+    (into / "commands.md").write_text(reference.commands_page())
+    (into / "api.md").write_text(reference.api_page())
+    reference.explorer(into / "explorer.html", model)
     (into / "tutorial-own-facts.md").write_text(notebook(ROOT / "examples" / "countries.ipynb"))
     for name, text in statements.pages():
         (into / name).write_text(text)
     for name, to in FILES.items():
         shutil.copy(ROOT / name, into / to)
-    for path in [*HERE.glob("*.css"), *HERE.glob("*.js"), *DOCS.glob("*.gif"), DOCS / "results.json"]:
+    ours = [path for kind in ("*.css", "*.js", "*.md") for path in HERE.glob(kind)]
+    for path in [*ours, *DOCS.glob("*.gif"), DOCS / "results.json"]:
         shutil.copy(path, into)
 
 
@@ -66,10 +71,11 @@ def config() -> str:
     """What Zensical is told, with a line of the menu for each statement."""
     text = (HERE / "zensical.toml").read_text()
     lines = [f'    {{ "{one["title"]}" = "{one["id"]}.md" }},' for one in statements.statements()]
+    text = text.replace("SOURCE", str(ROOT / "src"))
     return text.replace("    # statements: one line for each, by make.py", "\n".join(lines))
 
 
-def build(output: Path) -> None:
+def build(output: Path, model: Path | None) -> None:
     """The site in ``output``; what it is made from in ``output`` with -pages behind its name."""
     if find_spec("zensical") is None:
         raise SystemExit("the site needs Zensical: pip install 'facthold[docs]'")
@@ -77,7 +83,7 @@ def build(output: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
     pages = work / "pages"
     pages.mkdir(parents=True)
-    write_pages(pages)
+    write_pages(pages, model)
     (work / "zensical.toml").write_text(config())
     done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=work, capture_output=True)
     if done.returncode:
@@ -90,8 +96,12 @@ def build(output: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "out" / "site", help="a folder, which is replaced")
-    output = parser.parse_args(arguments).output.resolve()
-    build(output)
+    parser.add_argument(
+        "--model", type=Path, help="of the page that is shown (default: out/countries.safetensors, or a new one)"
+    )
+    given = parser.parse_args(arguments)
+    output, made = given.output.resolve(), ROOT / "out" / "countries.safetensors"
+    build(output, given.model or (made if made.exists() else None))
     print(f"written: open {output / 'index.html'} in a browser")
 
 

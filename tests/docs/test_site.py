@@ -8,6 +8,11 @@ from typing import Any
 
 import pytest
 
+import facthold as fh
+import known
+from every_option import commands
+from facthold.knowledge.model import Model
+
 ROOT = Path(__file__).parents[2]
 needs_zensical = pytest.mark.skipif(find_spec("zensical") is None, reason="the extra docs is not installed")
 
@@ -20,14 +25,14 @@ def make() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def site(make: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("site") / "site"
-    make["main"](["-o", str(output)])
+    make["main"](["-o", str(output), "--model", str(Model(*known.countries()).save(output.with_name("m.safetensors")))])
     return output
 
 
 @needs_zensical
 def test_every_page_is_there_and_in_the_menu(site: Path) -> None:
     menu = set(re.findall(r'href="(?:\./)?([^"#/:]+\.html)"', (site / "index.html").read_text()))
-    pages = {path.name for path in site.glob("*.html")} - {"404.html"}
+    pages = {path.name for path in site.glob("*.html")} - {"404.html", "explorer.html"}
     assert pages <= menu
     for path in (ROOT / "docs").glob("*.md"):
         assert path.with_suffix(".html").name in pages
@@ -40,14 +45,22 @@ def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
 
 
 @needs_zensical
-@pytest.mark.parametrize("wrong", ["[x](nowhere.md)", "[x](tour.md#nowhere)"])
-def test_a_link_that_leads_nowhere_ends_it(
-    make: dict[str, Any], wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_and_every_name_has_its_place(site: Path) -> None:
+    listed, api = (site / "commands.html").read_text(), (site / "api.html").read_text()
+    for name in commands():
+        assert f"Usage: facthold {name}" in listed
+    for name in fh.__all__:
+        assert re.search(rf'id="facthold\.{name}"', api), name
+
+
+@needs_zensical
+def test_links_that_lead_nowhere_end_it(make: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = make["links"]
     names = make["write_pages"].__globals__
+    wrong = "[x](nowhere.md) [y](tour.md#nowhere)"
+    monkeypatch.setattr(names["reference"], "explorer", lambda path, model: path.write_text(""))
     monkeypatch.setitem(names, "links", lambda text, path: real(text, path) + wrong * (path.name == "facts.md"))
-    with pytest.raises(SystemExit, match=r"1 fault|does not exist"):
+    with pytest.raises(SystemExit, match="has 2 fault"):
         make["main"](["-o", str(tmp_path / "site")])
     assert not (tmp_path / "site").exists()
 
