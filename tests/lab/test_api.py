@@ -93,6 +93,18 @@ def test_claims_are_those_that_were_asked_for(store: Path, tmp_path: Path) -> No
     assert not claims_for(("fig6",), "smoke", {"fig6": {"sizes": [[6, 7]]}})  # sizes of one's own decide no claim
 
 
+def test_what_is_stored_is_shown_without_computing(store: Path, tmp_path: Path) -> None:
+    """Also of a store that lacks figures and claims: they are left out, and not run."""
+    reproduce("fig6", preset="smoke", store=store, out=tmp_path)
+    judge = ["fixed-outputs-growth", "layerwise"]
+    made = reproduce("fig6", "fig5", preset="smoke", store=store, out=tmp_path, judge=judge, compute=False)
+    assert [one.figure.name for one in made.figures] == ["fig6"]
+    assert list(made.left_out) == ["fig5"]
+    assert [claim.verdict for claim in made.claims] == ["runs", "not run"]
+    with pytest.raises(FactholdError, match="nothing of these figures at preset smoke is stored"):
+        reproduce("fig5", preset="smoke", store=store, out=tmp_path, compute=False)
+
+
 def test_a_fresh_process_computes_cells_side_by_side(tmp_path: Path) -> None:
     """Cells import what computes when they run. Several threads that do so at once would meet half of a package."""
     claims = "fh.verify('gradient-step', 'rounding', 'margin-outside-image', preset='smoke')"

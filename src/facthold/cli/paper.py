@@ -113,6 +113,7 @@ def verify(
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="Figures to make (default: all).")] = None,
     preset: o.Preset = "quick",
+    stored: bool = o.flag("--stored", "Show what is stored, compute nothing."),
     dry: o.Dry = False,
     workers: o.Workers = None,
     ray: o.Ray = None,
@@ -134,6 +135,8 @@ def reproduce(
     wanted, left_out = api.figures_for(names or (), preset, changes)
     ids = list(registry.claims()) if judge == "all" else split_names(judge, "--claims", "rounding,layerwise")
     claims = api.claims_for(names or (), preset, changes, figures_only, ids)
+    if stored and dry:
+        raise ValueError("take one of --stored and --dry-run: one shows what is stored, the other makes no file")
     for name, reason in left_out.items():
         messages.print(filled(f"{name} is left out: {reason}"), markup=False)
     files = api.report_files(wanted, preset, changes, output)
@@ -145,8 +148,11 @@ def reproduce(
     with CellProgress("figures and claims", store) as progress:
         done = api.reproduce(
             *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,
-            judge=[claim.id for claim in claims], model=model, options=given(store, output, config),
+            judge=[claim.id for claim in claims], model=model, compute=not stored,
+            options=given(store, output, config),
         )  # fmt: skip
+    for name in done.left_out.keys() - left_out.keys():
+        messages.print(filled(f"{name} is left out: {done.left_out[name]}"), markup=False)
     for drawn in done.figures:
         _print_fits(drawn)
     if done.claims:

@@ -136,13 +136,15 @@ class Reproduced:
 def reproduce(
     *names: str, preset: str = "quick", changes: Mapping[str, Changes] | None = None, out: str | Path,
     store: AnyStore = None, place: Place | None = None, listener: Listener | None = None, figures_only: bool = False,
-    judge: Sequence[str] | None = None, model: str | Path | None = None, options: Changes | None = None,
+    judge: Sequence[str] | None = None, model: str | Path | None = None, compute: bool = True,
+    options: Changes | None = None,
 ) -> Reproduced:  # fmt: skip
     """Figures (all, or these), claims, and one page: ``fh.reproduce("fig6", preset="smoke", out="out").page``.
 
     Claims are those that ``judge`` names; else every one where all figures are made, or those that share cells with the
     figures that are named, or none with ``figures_only``. The page asks ``model``, a file, and links to what lies
-    beside it: the page that `explore` made of it, and the run of `watch`. The commands on the page have these
+    beside it: the page that `explore` made of it, and the run of `watch`. With ``compute=False`` nothing is computed:
+    the page has what there is, and calls the other claims 'not run'. The commands on the page have these
     ``options`` of the command line (default: the store and the folder).
     """
     start, changes = time.perf_counter(), changes or {}
@@ -152,8 +154,11 @@ def reproduce(
     cells = all_cells(wanted, asked, preset, changes)
     check_outputs(report_files(wanted, preset, changes, Path(out)), path_of(store))
     shown = None if model is None else show(Path(model), Path(out) / REPORT)
-    with opened(store, cells=cells) as kept:
-        run_cells(cells, kept, listener, place=place, title="figures and claims")
+    with opened(store, create=compute, cells=cells) as kept:
+        if compute:
+            run_cells(cells, kept, listener, place=place, title="figures and claims")
+        else:
+            wanted = _stored(wanted, preset, changes, kept, left_out)
         drawn = [
             run_figure(f.name, preset, changes=changes.get(f.name), store=kept, out=out, compute=False) for f in wanted
         ]
@@ -167,6 +172,18 @@ def reproduce(
     page = write_report(Path(out) / REPORT, contents)
     numbers = write_results(Path(out) / RESULTS, contents, preset)
     return Reproduced(drawn, judged, page, numbers, left_out)
+
+
+def _stored(
+    figures: Sequence[Figure], preset: str, changes: Mapping[str, Changes], store: Store, left_out: dict[str, str]
+) -> list[Figure]:
+    """The figures of which something is stored; the others are left out."""
+    keys = {f.name: [cell.key for cell in figure_cells(f, preset, changes.get(f.name))] for f in figures}
+    found = [f for f in figures if store.rows(keys=keys[f.name])]
+    left_out |= {f.name: f"nothing of it is stored at preset {preset}" for f in figures if f not in found}
+    if not found:
+        raise FactholdError(f"nothing of these figures at preset {preset} is stored in {store.path}; compute it first")
+    return found
 
 
 def _found(drawn: Sequence[Drawn], judged: Sequence[Judged], preset: str, store: Store) -> list[str]:

@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import gzip
+import io
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 TITLE = "facthold: factual recall in transformers"
 NUMBERS = json_of("preset")  # of what kind the file is that `write_results` makes
 STATIC = Path(__file__).with_name("static")
+WIDEST, SHADES = 1800, 128  # pixels and colours of a picture in the page
 SCRIPTS = ("pictures", "report")
 COLOURS = {"holds": "good", "drifts": "drift", "not decided": "open", "fails": "bad", "runs": "open", "not run": "open"}
 MARKS = {"good": "✓", "drift": "↘", "bad": "✗", "open": "○"}
@@ -71,7 +73,7 @@ def figure_section(drawn: "Drawn", contents: Contents) -> dict[str, Any]:
     figure, made = drawn.figure, drawn.command(**contents.options)
     image = next(file for file in drawn.files if file.suffix == ".png")
     try:
-        data = as_uri(image.read_bytes(), "image/png")
+        data = as_uri(smaller(image.read_bytes()), "image/png")
     except OSError as error:
         raise FactholdError(f"cannot read {image}: {error.strerror or error}; draw it again: {made}") from error
     ids = contents.related.get(figure.name, ())
@@ -82,6 +84,20 @@ def figure_section(drawn: "Drawn", contents: Contents) -> dict[str, Any]:
         "notes": drawn.notes, "claims": [claim for claim in contents.claims if claim["id"] in ids],
         "seconds": sum(row.provenance.seconds for row in drawn.rows),
     }  # fmt: skip
+
+
+def smaller(png: bytes) -> bytes:
+    """A picture for who has no scripts, or prints: as wide as a page shows, in as many colours as it has in fact."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(png)) as image:
+        if max(image.size) < WIDEST // 4:
+            return png
+        shown = image.convert("RGB")
+    shown.thumbnail((WIDEST, WIDEST))
+    packed = io.BytesIO()
+    shown.quantize(SHADES, dither=Image.Dither.NONE).save(packed, "PNG", optimize=True)
+    return min(packed.getvalue(), png, key=len)
 
 
 def _panels(drawn: "Drawn") -> list[dict[str, Any]] | None:
