@@ -2,13 +2,23 @@
 
 import math
 from collections.abc import Callable
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
 
 from facthold.dynamics import LEARNERS, RESIDUALS
 from facthold.lab.registry import claim, figure
-from facthold.studies.scaling.recovery import PRESETS, PredictedRecovery, Recovery, batch_cells, by_step, law_cells
+from facthold.studies.scaling.recovery import (
+    PRESETS,
+    PredictedRecovery,
+    Recovery,
+    batch_cells,
+    by_step,
+    from_batches,
+    law_cells,
+    step_cells,
+)
 from facthold.theory.recovery import exponent
 
 Row = dict[str, Any]
@@ -158,9 +168,29 @@ def test_a_cell_refuses_what_it_cannot_compute(wrong: dict[str, Any]) -> None:
         Recovery(**{"d": 8, "seeds": (0,)} | wrong)
 
 
+def test_several_steps_from_batches_stand_beside_all_data_and_what_was_shown() -> None:
+    seeds, batch = tuple(range(24)), 20
+    cells = [PredictedRecovery(d=10, steps=2), Recovery(d=10, steps=2, seeds=(0,))]
+    cells += [Recovery(d=10, steps=2, batch=batch, residual=residual, seeds=seeds) for residual in RESIDUALS]
+    made = [{"kind": cell.kind, **cell.spec, **cell.run()} for cell in cells]
+    (found,) = from_batches(made, 2.0)
+    assert (found.d, found.batch, found.all_data) == (10, batch, made[0]["muon"])
+    for name, row in zip(RESIDUALS, made[2:], strict=True):
+        assert found.recalled[name] == pytest.approx([fmean(t) for t in zip(*row["recalled"], strict=True)])
+        for t, stated in enumerate(
+            found.seen
+        ):  # batches are drawn afresh: t of them show as much as one t times as long
+            shown = [seen[t] for seen in row["seen"]]
+            assert abs(fmean(shown) - stated) < 4 * stdev(shown) / len(shown) ** 0.5
+    assert from_batches(made[:-1], 2.0) == []
+    shown = figure("recovery")
+    assert len(shown.plot(made).axes) == 6
+    assert any(line.startswith("batches of 20, alpha = 2, d = 10, recalled after 1 to 2") for line in shown.says(made))
+
+
 def test_seeds_that_judge_took_no_part_in_choosing() -> None:
     grid = PRESETS["quick"]
-    ours = [c for c in (*law_cells(grid), *batch_cells(grid)) if isinstance(c, Recovery)]
+    ours = [c for c in (*law_cells(grid), *batch_cells(grid), *step_cells(grid)) if isinstance(c, Recovery)]
     assert all(min(c.seeds) >= 100 and len(c.seeds) >= 3 for c in ours)
 
 

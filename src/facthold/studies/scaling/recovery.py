@@ -133,11 +133,12 @@ class Grid:
     small: Count = 48  # the largest d at which few items are recalled
     batch_d: Count = 64
     batches: Counts = (16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 262144)
+    step_batches: Counts = (64, 256, 1024, 4096, 16384)  # of which each of several steps draws one afresh
 
 
 PRESETS = {
     "smoke": Grid(d=(20, 24, 32), others_d=(20, 24, 32), far_d=(48,), seeds=(0, 1), many=(0, 1), steps=2, batch_d=16,
-                  batches=(16, 64, 256, 4096)),
+                  batches=(16, 64, 256, 4096), step_batches=(16, 256)),
     "quick": Grid(),
     "paper": Grid(d=(24, 32, 48, 64, 96, 128, 192), others_d=(24, 32, 48, 64, 96, 128), far_d=(512, 2048),
                   seeds=fresh_seeds("paper", 6), many=fresh_seeds("paper", 24), batch_d=96),
@@ -173,8 +174,20 @@ def batch_cells(grid: Grid) -> list[Cell]:
     return found
 
 
+def step_cells(grid: Grid) -> list[Cell]:
+    """Several steps of Muon, each from a batch of its own, on both gradients; and what theory has for all data."""
+    found: list[Cell] = []
+    for alpha in grid.alphas:
+        found.append(PredictedRecovery.of(grid, d=grid.batch_d, alpha=alpha))
+        found += [
+            Recovery.of(grid, d=grid.batch_d, alpha=alpha, batch=batch, residual=residual, seeds=grid.many)
+            for batch in grid.step_batches for residual in RESIDUALS
+        ]  # fmt: skip
+    return found
+
+
 def cells(grid: Grid) -> list[Cell]:
-    return list(dict.fromkeys([*law_cells(grid), *other_cells(grid), *batch_cells(grid)]))
+    return list(dict.fromkeys([*law_cells(grid), *other_cells(grid), *batch_cells(grid), *step_cells(grid)]))
 
 
 def measured(rows: Sequence[Values], **at: Any) -> list[Values]:
@@ -201,6 +214,34 @@ def stated(row: Values) -> tuple[int, float, int, int]:
 def longest(rows: Sequence[Values]) -> int:
     """Steps of the runs on all of the data; those of one step that stand beside longer ones are there for batches."""
     return max((r["steps"] for r in rows if not r["batch"]), default=0)
+
+
+@dataclass(frozen=True)
+class FromBatches:
+    """Items that Muon recalls after each step, each from a batch of its own: means over seeds. And the two numbers of
+    which the law takes the smaller one: what theory has for all of the data, and what the batches so far have shown."""
+
+    d: int
+    batch: int
+    recalled: dict[str, list[float]]  # by gradient
+    all_data: list[float]
+    seen: list[float]
+
+
+def from_batches(rows: Sequence[Values], alpha: float) -> list[FromBatches]:
+    """By batch; those that were measured on both gradients."""
+    last, said = longest(rows), predicted(rows)
+    each = [r for r in measured(rows, alpha=alpha, optimiser=MUON) if r["batch"] and r["steps"] == last > 1]
+    found = []
+    for batch, group in grouped(each, itemgetter("batch")).items():
+        d, recalled = group[0]["d"], grouped(group, itemgetter("residual"))
+        if recalled.keys() == set(RESIDUALS) and (d, alpha, last, 0) in said:
+            p = theory.power_law(d**2, alpha)
+            means = {name: [fmean(t) for t in zip(*(r["recalled"] for r in ours), strict=True)]
+                     for name, ours in recalled.items()}  # fmt: skip
+            seen = [theory.seen(p, batch * t) for t in range(1, last + 1)]
+            found.append(FromBatches(d, batch, means, said[d, alpha, last, 0]["muon"], seen))
+    return found
 
 
 def by_step(rows: Sequence[Values], t: int, **at: Any) -> list[tuple[int, float]]:

@@ -18,8 +18,10 @@ from facthold.studies.scaling.recovery import (
     SOFTMAX,
     THRESHOLD,
     WORDS,
+    FromBatches,
     by_step,
     cells,
+    from_batches,
     longest,
     measured,
     predicted,
@@ -51,17 +53,35 @@ def says(rows: Sequence[Values]) -> list[str]:
             ]
             law = theory.exponent(MUON, alpha, t)
             lines.append(f"Muon, alpha = {alpha:g}, t = {t}: law {law:.3f}, predicted by d: {', '.join(moving)}")
+    for alpha in sorted({r["alpha"] for r in rows}):
+        for one in from_batches(rows, alpha):
+            recalled = "; ".join(f"{WORDS[MUON, name]} {_numbers(means)}" for name, means in one.recalled.items())
+            lines.append(
+                f"batches of {one.batch}, alpha = {alpha:g}, d = {one.d}, recalled after 1 to {len(one.seen)} steps: "
+                f"{recalled}; shown so far {_numbers(one.seen)}; all data, predicted {_numbers(one.all_data)}"
+            )
     return lines
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":
     alphas = sorted({r["alpha"] for r in rows}, reverse=True)
     even = len(alphas) + len(alphas) % 2
-    canvas, panes = style.panels(even + 2, width=5.6, height=4.6, rows=(even + 2) // 2)
+    drawn = {alpha: found for alpha in alphas if (found := from_batches(rows, alpha))}
+    n = even + 2 + len(drawn) + len(drawn) % 2
+    canvas, panes = style.panels(n, width=5.6, height=4.6, rows=n // 2)
     for axes, alpha in zip(panes, alphas, strict=False):
         _by_dimension(axes, rows, alpha)
-    _others(panes[-2], rows, alphas[0])
-    _by_batch(panes[-1], rows, alphas)
+    _others(panes[even], rows, alphas[0])
+    _by_batch(panes[even + 1], rows, alphas)
+    for axes, (alpha, found) in zip(panes[even + 2 :], drawn.items(), strict=False):
+        _by_batch_and_step(axes, found, alpha)
+    for unused in panes:
+        if not unused.has_data():
+            unused.set_axis_off()
     return canvas
 
 
@@ -132,6 +152,24 @@ def _by_batch(axes: "style.Axes", rows: Sequence[Values], alphas: Sequence[float
     style.legend(axes)
 
 
+def _by_batch_and_step(axes: "style.Axes", found: Sequence[FromBatches], alpha: float) -> None:
+    """Filled on thresholded gradients, open on the whole loss; dashed, the smaller of what the law has."""
+    batches = [one.batch for one in found]
+    for t in range(1, 1 + len(found[0].seen)):
+        colour = style.COLOURS[t - 1]
+        for residual, face in ((THRESHOLD, colour), (SOFTMAX, "white")):
+            points = [(one.batch, one.recalled[residual][t - 1]) for one in found]
+            label = f"t = {t}" if residual == THRESHOLD else ""
+            style.points(axes, points, t - 1, linestyle="none", markerfacecolor=face, label=label, zorder=4)
+        least = [min(one.all_data[t - 1], one.seen[t - 1]) for one in found]
+        style.guide(axes, batches, least, "", color=colour)
+    style.guide(axes, [], [], "all data as predicted, or shown so far")
+    title = rf"Muon after t steps, each from a batch: $\alpha$ = {alpha:g}, d = {found[0].d}"
+    style.loglog(axes, title, "B, items in each batch", "items recalled")
+    axes.xaxis.set_major_locator(_decades())
+    style.legend(axes)
+
+
 def _decades() -> Any:
     from matplotlib.ticker import LogLocator
 
@@ -143,7 +181,8 @@ FIGURE = Figure(
     "A linear memory of N = d^2 items with p(z) ~ z^-alpha and embeddings N(0, 1/d), from zero, steps of one length on "
     "the cross entropy. First panels: Muon (exact polar factors) after t steps, on the gradient and on the thresholded "
     "one; dashed, what theory has for the second at this size, nothing fitted; dotted, the law d^(2 - (1 - "
-    "1/(2 alpha))^t) as a slope. Then other optimisers; and one step from a batch of B items.",
+    "1/(2 alpha))^t) as a slope. Then other optimisers; one step from a batch of B items; and t steps, each from a "
+    "batch of its own: dashed, the smaller of what theory has for all data and of the items that were shown.",
     PRESETS, cells, plot, fits, says,
     sees="Muon recalls far more items after the same steps; dashed predictions, with nothing fitted, lie on the "
          "points.",
