@@ -118,6 +118,8 @@ def test_what_sums_hold_in_part_is_counted_as_right_and_not_by_a_margin() -> Non
     assert any(re.search(r" 6\d\.\d\d% right, 0\.00% by a margin of 1 or more", news) for news in heard)
     with pytest.raises(FactholdError, match="cannot hold these facts: no sum of a part for s"):
         build(table, recipe="values")
+    with pytest.raises(FactholdError, match="recipe='attention' cannot hold these facts: no sum of a part for s"):
+        build(table, recipe="attention", accuracy=0.6)
     with pytest.raises(FactholdError, match=r"; 0\.[6-8]\d* at most, .*; no sum of a part for s .* these \d+ facts"):
         build(table, recipe="values", accuracy=0.95)
 

@@ -133,8 +133,9 @@ def check_wish(
 
 
 def _check_holds(recipe: FactRecipe, table: FactTable, accuracy: float) -> None:
-    """Refuse what cannot be had at any size. Where some facts may be wrong, a part may be held."""
-    if accuracy * len(table) > len(table) - 1 and (reason := recipe.refuses(table)):
+    """Refuse what cannot be had at any size. Where some facts may be wrong, some recipes hold a part."""
+    all_of_them = accuracy * len(table) > len(table) - 1
+    if (all_of_them or not recipe.in_part) and (reason := recipe.refuses(table)):
         raise FactholdError(f"recipe={recipe.name!r} cannot hold these facts: {reason}")
 
 

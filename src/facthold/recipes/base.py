@@ -217,6 +217,7 @@ class FactRecipe(Recipe):
     """From a table, d, the deciding size, a goal, a seed, ``say`` (a function that is told of progress, or None) and
     the settings of `make`: for recipes that make their own problem, as those that train."""
     refuses: Callable[[FactTable], str | None] = lambda table: None  # why it holds a table at no size
+    in_part: bool = False  # whether it makes a model of a table that it refuses, too, which holds a part of it
     doubts: Callable[[FactTable], str | None] = lambda table: None  # why it is not known whether it holds one at any
     search: "Callable[..., tuple[Transformer, FactualRecall, list[Width]]] | None" = None
     """Its own search for the smallest model, from a table, all that `knowledge.build` is asked for, and how many steps

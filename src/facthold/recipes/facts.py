@@ -131,8 +131,8 @@ def _values(name: str, how: str, outline: str, start: float, goals: tuple[float,
     return FactRecipe(
         name=name, place="beyond", outline=f"one token per dimension, {outline}", size="d",
         build=lambda problem, sizes, key: construct.selected.solved_values(problem, sizes.d_h or 1, how=how),
-        fixed=ATTENTION, refuses=refuses_sums, doubts=doubts_sums, sizing=sizing,
-        margin=WON if how == "convex" else 0.0,
+        fixed=ATTENTION, refuses=refuses_sums, in_part=True, doubts=doubts_sums,
+        sizing=sizing, margin=WON if how == "convex" else 0.0,
     )  # fmt: skip
 
 
