@@ -6,7 +6,8 @@ from typing import Any
 import gguf
 import numpy as np
 
-from facthold.lm.tiny import vocabulary
+from facthold.lm.gguf import tensor_name
+from facthold.lm.tiny import tiny_weights, vocabulary
 
 SIZES = {"L": 2, "d": 64, "m": 96, "H": 4, "G": 2, "d_h": 16, "theta": 5000.0, "eps": 1e-5, "context": 64}
 SHAPES = {
@@ -35,6 +36,15 @@ def random_weights(seed: int = 0, *, tied: bool = True, factors: bool = False, *
     return {name: value.astype(np.float32) for name, value in made.items()}
 
 
+def planted(path: Path) -> Path:
+    """The tiny model, which knows facts, as a file of one's own: it is asked about all countries then."""
+    c, whole, layers = tiny_weights()
+    weights = {tensor_name(name, None): value for name, value in whole.items()}
+    for i, layer in enumerate(layers):
+        weights |= {tensor_name(name, i): value for name, value in layer.items()}
+    return write(path, {name: value.astype(np.float32) for name, value in weights.items()}, **vars(c))
+
+
 def write(
     path: Path, weights: dict[str, np.ndarray], quantisation: str = "F32", *, architecture: str = "llama",
     without: tuple[str, ...] = (), extra: dict[str, Any] | None = None, **sizes: Any,
@@ -47,6 +57,8 @@ def write(
         "feed_forward_length": s["m"], "attention.head_count": s["H"],
         "attention.head_count_kv": s["G"], "rope.dimension_count": s["d_h"],
     }  # fmt: skip
+    if s["H"] * s["d_h"] != s["d"]:
+        numbers |= {"attention.key_length": s["d_h"], "attention.value_length": s["d_h"]}
     for key, value in numbers.items():
         if key not in without:
             writer.add_uint32(f"{architecture}.{key}", value)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from facthold.lab.api import results
+from facthold.lab.registry import claims, figures
 from facthold.lm import fetch as fetching
-from gguf_files import random_weights, write
+from gguf_files import planted, random_weights, write
 
 Run = Callable[..., tuple[int, str, str]]
 NEEDS = "is not on this machine: run facthold lm fetch, or give --model FILE"
@@ -135,6 +137,44 @@ def test_a_file_may_begin_with_a_byte_order_mark(folder: Path, run: Run) -> None
     assert (
         run("figure", "lm-knows", "--preset", "smoke", "--config", "c.toml", "--dry-run", "--store", "s.sqlite")[0] == 0
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in figures() if name.startswith("lm-")])
+def test_every_figure_and_its_claims_are_about_a_file_of_ones_own(name: str, folder: Path, run: Run) -> None:
+    sha = fetching.sha256_of(planted(folder / "mine.gguf"))
+    own = ("--preset", "smoke", "--model", "mine.gguf", "--store", "s.sqlite")
+    code, out, err = run("reproduce", name, *own, "-o", "o")
+    assert code == 0, err
+    assert (folder / "o" / "report.html").exists()
+    assert {row.spec["model"] for row in results(store="s.sqlite") if row.kind.startswith("lm-")} == {sha}
+    for id in claims():
+        if id.startswith("lm-") and f"{id} " in out:
+            assert run("verify", id, *own, "--stored")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["lm-where", "lm-edits", "lm-truncation"])
+def test_a_model_that_knows_nothing_says_so(name: str, folder: Path, refuses: Callable[..., str]) -> None:
+    write(folder / "mine.gguf", random_weights(), "Q8_0")
+    says = refuses("figure", name, "--preset", "smoke", "--model", "mine.gguf", "--store", "s.sqlite")
+    assert "knows 0 " in says
+    assert "take another --model" in says
+
+
+def test_layers_that_a_file_does_not_have_are_said_by_a_dry_run(
+    folder: Path, run: Run, refuses: Callable[..., str]
+) -> None:
+    """Presets name layers by shares of the depth: they are there in any model."""
+    planted(folder / "mine.gguf")
+    figure = ("figure", "lm-edits", "--dry-run", "--store", "s.sqlite")
+    for preset in ("smoke", "quick", "paper"):
+        code, out, _ = run(*figure, "--preset", preset, "--model", "mine.gguf")
+        assert code == 0
+        assert all(int(line.split("layer=")[1].split()[0]) < 3 for line in out.splitlines() if "layer=" in line)
+    (folder / "c.toml").write_text('[lm-edits]\nmodel = "mine.gguf"\nlayers = [3]\n')
+    assert "layers=3 must be from 0 to 2: the model has 3 layers" in refuses(*figure, "--config", "c.toml")
+    assert "--model goes with a figure whose name begins with lm-" in refuses("figure", "fig1", "--model", "mine.gguf")
+    assert "--model goes with a claim whose name begins with lm-" in refuses("verify", "--model", "mine.gguf")
 
 
 def test_without_the_model_nothing_is_downloaded_and_all_say_how_to_get_it(

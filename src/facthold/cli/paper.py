@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,11 +22,18 @@ from facthold.lab.claim import MEANINGS, Judged
 from facthold.lab.pace import Pace, stored_pace
 from facthold.lab.places import Place
 from facthold.lab.store import DEFAULT_STORE, default_store_path
+from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.measure.scaling import NO_INTERVAL, Fit
+from facthold.studies.lm.base import instead
 
 FOLDER = Path("facthold-out")
 INDENT = " " * 13  # below a verdict
 FAILS, UNDECIDED = 1, 3  # exit codes of `verify`; 2 is for a wrong argument
+OF_LANGUAGE_MODELS = "lm-"  # names of figures and claims begin so
+LanguageModelFile = Annotated[
+    str | None,
+    o.named("--model", f"Of lm-...: about this GGUF file of the llama architecture, or {TINY}.", metavar="FILE"),
+]
 SHOWN = 5  # how many of the largest cells a dry run names
 
 
@@ -38,6 +46,7 @@ def figure(
     workers: o.Workers = None,
     ray: o.Ray = None,
     config: o.Config = None,
+    model: LanguageModelFile = None,
     store: o.Store = None,
     output: o.Folder = FOLDER,
     json: o.Json = False,
@@ -45,7 +54,10 @@ def figure(
     """Compute and draw one figure, in float32 (solvers in float64). What is stored is not computed again."""
     if plot_only and dry:
         raise ValueError("take one of --plot-only and --dry-run: one draws what is stored, the other makes no file")
-    place, changes = find_place(workers, ray), read_config(config, [name], preset).get(name, {})
+    place, changes = find_place(workers, ray), dict(read_config(config, [name], preset).get(name, {}))
+    if model is not None:
+        about_a_language_model("figure", registry.figure(name).name)
+        changes |= {"model": model}
     cells = api.figure_cells(registry.figure(name), preset, changes)
     files = registry.figure(name).files(output, api.label_of(preset, changes))
     writable(output, files, api.path_of(store))
@@ -56,7 +68,7 @@ def figure(
     with CellProgress(name, store) as progress:
         drawn = api.run_figure(
             name, preset, changes=changes, store=store, out=output, place=place, compute=not plot_only,
-            listener=progress, options=given(store, output, config),
+            listener=progress, options=given(store, output, config) | {"model": model},
         )  # fmt: skip
     if drawn.missing:
         stored = len(drawn.rows)
@@ -77,11 +89,18 @@ def given(store: Path | None, output: Path | None = None, config: Path | None = 
     }  # fmt: skip
 
 
+def about_a_language_model(kind: str, name: str) -> None:
+    """Only these have a --model."""
+    if not name.startswith(OF_LANGUAGE_MODELS):
+        raise ValueError(f"--model goes with a {kind} whose name begins with {OF_LANGUAGE_MODELS}; name one")
+
+
 @command()
 def verify(
     ids: Annotated[list[str] | None, typer.Argument(help="Claims, from `facthold list` (default: all).")] = None,
     preset: o.Preset = "quick",
     stored: bool = o.flag("--stored", "Judge what is stored, compute nothing."),
+    model: LanguageModelFile = None,
     workers: o.Workers = None,
     ray: o.Ray = None,
     store: o.Store = None,
@@ -94,16 +113,21 @@ def verify(
     of the gradient step are float64.
     """
     place = find_place(workers, ray)
-    with CellProgress("claims", store) as progress:
+    if model is not None:
+        for id in ids or ("",):
+            about_a_language_model("claim", registry.claim(id).id if id else "")
+    with instead(model), CellProgress("claims", store) as progress:
         judged = api.verify(
             *(ids or ()), preset=preset, store=store, place=place, compute=not stored, listener=progress
         )
+    if model is not None:
+        judged = [replace(one, statement=one.statement.replace(SMOLLM2.name, Path(model).stem)) for one in judged]
     if all(claim.verdict == "not run" for claim in judged):
         raise FactholdError(
             f"no claim has all of its cells stored at preset {preset}; give another store, or compute them first: "
-            + hint("verify", *(ids or ()), preset=preset, **given(store))
+            + hint("verify", *(ids or ()), preset=preset, model=model, **given(store))
         )
-    print_json([claim.as_json() for claim in judged]) if json else _print_claims(judged, preset, store)
+    print_json([claim.as_json() for claim in judged]) if json else _print_claims(judged, preset, store, model)
     found = {claim.verdict for claim in judged}
     if code := FAILS if "fails" in found else UNDECIDED if "not decided" in found else 0:
         raise typer.Exit(code)
@@ -125,46 +149,56 @@ def reproduce(
         "--claims", "Judge these, with commas between, or all (default: those that share results with the figures)."
     ),
     model: Annotated[
-        Path | None, o.named("--model", "Let the page ask this model; what `explore` and `watch` made lies beside it.")
+        Path | None,
+        o.named(
+            "--model",
+            "Let the page ask this model; what `explore` and `watch` made lies beside it. Of lm-... alone: a GGUF file "
+            "that they are about.",
+        ),
     ] = None,
 ) -> None:
     """Everything at once: figures, their claims (all, where all figures are made), and one page with all of it."""
     place, changes = find_place(workers, ray), read_config(config, names or list(registry.figures()), preset)
-    if figures_only:
-        refuse("does not go with --figures-only, which judges none", claims=judge)
-    wanted, left_out = api.figures_for(names or (), preset, changes)
-    ids = list(registry.claims()) if judge == "all" else split_names(judge, "--claims", "rounding,layerwise")
-    claims = api.claims_for(names or (), preset, changes, figures_only, ids)
-    if stored and dry:
-        raise ValueError("take one of --stored and --dry-run: one shows what is stored, the other makes no file")
-    for name, reason in left_out.items():
-        messages.print(filled(f"{name} is left out: {reason}"), markup=False)
-    files = api.report_files(wanted, preset, changes, output)
-    writable(output, files, api.path_of(store))
-    if dry:
-        return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
-    api.check_store(store)
-    say_replaced(*files)
-    with CellProgress("figures and claims", store) as progress:
-        done = api.reproduce(
-            *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,
-            judge=[claim.id for claim in claims], model=model, compute=not stored,
-            options=given(store, output, config),
-        )  # fmt: skip
-    for name in done.left_out.keys() - left_out.keys():
-        messages.print(filled(f"{name} is left out: {done.left_out[name]}"), markup=False)
-    for drawn in done.figures:
-        _print_fits(drawn)
-    if done.claims:
-        _print_claims(done.claims, preset, store)
-    elif not figures_only:
-        paragraph("no claim was judged: none shares its results with these figures at these sizes")
-    for drawn in done.figures:
-        for file in drawn.files:
-            typer.echo(f"picture: {file}")
-        messages.print(f"redraw:  {drawn.command(plot_only=True, **given(store, output, config))}", markup=False)
-    typer.echo(f"report:  {done.page}")
-    typer.echo(f"numbers: {done.results}")
+    about = None
+    if model is not None and names and all(name.startswith(OF_LANGUAGE_MODELS) for name in names):
+        about, model = str(model), None
+        changes = {name: {**changes.get(name, {}), "model": about} for name in names}
+    with instead(about):
+        if figures_only:
+            refuse("does not go with --figures-only, which judges none", claims=judge)
+        wanted, left_out = api.figures_for(names or (), preset, changes)
+        ids = list(registry.claims()) if judge == "all" else split_names(judge, "--claims", "rounding,layerwise")
+        claims = api.claims_for(names or (), preset, changes, figures_only, ids)
+        if stored and dry:
+            raise ValueError("take one of --stored and --dry-run: one shows what is stored, the other makes no file")
+        for name, reason in left_out.items():
+            messages.print(filled(f"{name} is left out: {reason}"), markup=False)
+        files = api.report_files(wanted, preset, changes, output)
+        writable(output, files, api.path_of(store))
+        if dry:
+            return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
+        api.check_store(store)
+        say_replaced(*files)
+        with CellProgress("figures and claims", store) as progress:
+            done = api.reproduce(
+                *(names or ()), preset=preset, changes=changes, out=output, store=store, place=place, listener=progress,
+                judge=[claim.id for claim in claims], model=model, compute=not stored,
+                options=given(store, output, config),
+            )  # fmt: skip
+        for name in done.left_out.keys() - left_out.keys():
+            messages.print(filled(f"{name} is left out: {done.left_out[name]}"), markup=False)
+        for drawn in done.figures:
+            _print_fits(drawn)
+        if done.claims:
+            _print_claims(done.claims, preset, store, about)
+        elif not figures_only:
+            paragraph("no claim was judged: none shares its results with these figures at these sizes")
+        for drawn in done.figures:
+            for file in drawn.files:
+                typer.echo(f"picture: {file}")
+            messages.print(f"redraw:  {drawn.command(plot_only=True, **given(store, output, config))}", markup=False)
+        typer.echo(f"report:  {done.page}")
+        typer.echo(f"numbers: {done.results}")
 
 
 def _print_fits(drawn: api.Drawn) -> None:
@@ -186,7 +220,7 @@ def _within(fit: Fit) -> str:
     return f"{'slope' if fit.slope != 1 else 'constant'} {low:.3g} to {high:.3g}" if fit.sure else NO_INTERVAL
 
 
-def _print_claims(judged: Sequence[Judged], preset: str, store: Path | None) -> None:
+def _print_claims(judged: Sequence[Judged], preset: str, store: Path | None, model: str | None = None) -> None:
     """One claim with all that is known of it; of several the verdict and what was measured, how many there are of each
     verdict, and how to see more of the worst."""
     if len(judged) == 1:
@@ -202,7 +236,7 @@ def _print_claims(judged: Sequence[Judged], preset: str, store: Path | None) -> 
     run = [claim for claim in judged if claim.verdict != "not run"]
     if run:
         worst = max(run, key=lambda claim: list(MEANINGS).index(claim.verdict))
-        typer.echo(f"more of one: {hint('verify', worst.id, preset=preset, stored=True, **given(store))}")
+        typer.echo(f"more of one: {hint('verify', worst.id, preset=preset, stored=True, model=model, **given(store))}")
 
 
 def _print_claim(claim: Judged) -> None:

@@ -2,10 +2,13 @@
 results of two models never mix, and `run` finds the file by it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from facthold._util.errors import FactholdError
 from facthold._util.memory import Parts
 from facthold.facts.real import COUNTRIES, Source
 from facthold.facts.table import Row
@@ -68,11 +71,32 @@ class LmCell(Cell):
         """The facts that this model is asked for."""
         return facts_for(self.model, relations)
 
+    def check_known(self, n: int, what: str, least: int = 2) -> None:
+        """A model that knows nothing has nothing to be looked at."""
+        if n < least:
+            raise FactholdError(
+                f"the model {self.model[:8]} knows {n} {what} at rank 1, and at least {least} are needed; take another "
+                "model, or other relations by a config"
+            )
+
     def seconds(self, prompts: float, tokens: float = 12) -> float:
         """A guess at how long so many prompts of so many tokens take on one lane, for `cost`."""
         return 1 + 1e-4 * prompts if self.model == TINY else 2 + 3.5e-3 * prompts * tokens
 
 
+_instead: ContextVar[str | None] = ContextVar("instead", default=None)
+
+
+@contextmanager
+def instead(model: str | None) -> Iterator[None]:
+    """Grids that are listed meanwhile, those of claims among them, are about this model; None: about their own."""
+    token = _instead.set(model)
+    try:
+        yield
+    finally:
+        _instead.reset(token)
+
+
 def named(model: str) -> str:
     """A grid's model as cells have it: 'tiny', a SHA-256, or the path of a file, as a config may say."""
-    return name_of(model)
+    return name_of(_instead.get() or model)

@@ -16,7 +16,7 @@ from facthold.studies.bits.memory_bits import ARGMAX, MemoryBits
 from facthold.studies.lm import teach
 from facthold.studies.lm.base import FETCHED, LmCell, Relation, named
 from facthold.studies.lm.knows import TOKENS, Shots
-from facthold.studies.lm.layers import layers_of
+from facthold.studies.lm.layers import layers_at, layers_of
 from facthold.studies.lm.memory_matrix import SVD
 from facthold.studies.lm.resampling import bits as as_text
 
@@ -155,7 +155,8 @@ def cells(grid: Grid) -> list[Cell]:
         found.append(LmMatrixBits(model=model, relation=r))
     lessons = teach.PRESETS[grid.preset]
     taught = max((N for N in lessons.N if grid.taught >= N), default=min(lessons.N))
-    found += [LmSize(model=model), teach.LmTeach(model=model, N=taught, layers=lessons.layers)]
+    layers = layers_at(model, lessons.layers, lessons.shares)
+    found += [LmSize(model=model), teach.LmTeach(model=model, N=taught, layers=layers)]
     return [*found, *(cell for cell in efficiency.cells(efficiency.PRESETS[grid.preset]) if _wanted(cell, grid.own))]
 
 

@@ -16,6 +16,7 @@ from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.prompts import facts_for
 from facthold.studies.judging import all_of, around, at_preset, mean_and_error
 from facthold.studies.lm.base import FETCHED, LmCell, named
+from facthold.studies.lm.layers import Shares, layers_at, thirtieths
 
 Value = Annotated[str, OneOf(VALUES)]
 COVARIANCES = {IDENTITY: "identity", TEXT: "a text's keys", NEIGHBOURS: "also neighbours' keys"}
@@ -50,6 +51,7 @@ class LmEdits(LmCell):
         from facthold.lm.prompts import prompt
 
         model = self.opened()
+        self.check_known(len(known_capitals(self.model)[0]), "capitals")
         edits, judged, others = drawn(self.model, self.n_edits, self.neighbours, self.keys)
         made = [editing.Edit(prompt("capital", s), s, new) for s, new in edits]
         keys = editing.subject_keys(model, self.layer, made)
@@ -131,12 +133,17 @@ def known_capitals(model: str) -> tuple[list[Row], list[Row]]:
     return known, others
 
 
+SHARES = thirtieths(4, 8, 12, 16, 20)
+MANY = thirtieths(*range(2, 25, 2))
+
+
 @dataclass(frozen=True)
 class Grid:
     """Layers, with v by a gradient and without."""
 
     model: str
-    layers: Annotated[tuple[int, ...], Each(Whole, distinct=True)]
+    layers: tuple[int, ...] = ()  # none named: those at these shares
+    shares: Shares = SHARES
     values: Annotated[tuple[str, ...], Each(Value, distinct=True)] = ("gradient", "closed")
     n_edits: Count = 20
     neighbours: Count = 16
@@ -145,17 +152,22 @@ class Grid:
 
 
 PRESETS = {
-    "smoke": Grid(TINY, (0, 1), n_edits=4, neighbours=4, keys=6, lengths=(1, 4)),
-    "quick": Grid(FETCHED, (4, 8, 12, 16, 20)),
-    "paper": Grid(FETCHED, (2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24), n_edits=100, lengths=(1, 10, 100), keys=120),
+    "smoke": Grid(TINY, shares=(0, 1 / 3), n_edits=4, neighbours=4, keys=6, lengths=(1, 4)),
+    "quick": Grid(FETCHED),
+    "paper": Grid(
+        FETCHED,
+        shares=MANY,
+        n_edits=100,
+        lengths=(1, 10, 100),
+        keys=120,
+    ),
 }
 
 
 def cells(grid: Grid) -> list[Cell]:
-    return [
-        LmEdits.of(grid, model=named(grid.model), layer=layer, value=value)
-        for value in grid.values for layer in grid.layers
-    ]  # fmt: skip
+    model = named(grid.model)
+    layers = layers_at(model, grid.layers, grid.shares)
+    return [LmEdits.of(grid, model=model, layer=layer, value=value) for value in grid.values for layer in layers]
 
 
 def score(row: Values, C: str, measure: str, half: int | None = None) -> list[float]:

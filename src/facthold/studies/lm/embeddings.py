@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from facthold._util.memory import Parts, bytes_of
 from facthold.facts.real import AIRPORTS, Source
 from facthold.lab import Cell, Result
-from facthold.lab.fields import Between, Count, Counts, Seeds, Tolerance
+from facthold.lab.fields import Between, Count, Seeds, Tolerance
 from facthold.lm.fetch import TINY
 from facthold.measure.capacity import CEILING, FOUND, Probe, Search, find_capacity, spread
 from facthold.studies.lm.base import FETCHED, LmCell, named
+from facthold.studies.lm.layers import Shares, layers_at, thirtieths
 from facthold.theory import noise, sharp
 from facthold.train.protocols import Protocol, protocol
 
@@ -227,23 +228,32 @@ def _outer(d: float) -> float:
         return 0.0
 
 
+SHARES = thirtieths(6, 12, 18, 24)
+MANY = thirtieths(1, *range(3, 31, 3))
+
+
 @dataclass(frozen=True)
 class Grid:
     """Layers whose streams are the keys."""
 
     model: str  # 'tiny', the SHA-256 of a file, or its path
-    layers: Counts
     names: Count
     sub: Annotated[int, Between(least=4)]
     seeds: Seeds
     names_trained: Count = 2048  # that keys of trained memories are drawn from
+    layers: tuple[int, ...] = ()  # none named: those at these shares
+    shares: Shares = SHARES
 
 
 PRESETS = {
-    "smoke": Grid(model=TINY, layers=(2, 3), names=400, sub=8, seeds=(0, 1), names_trained=400),
-    "quick": Grid(model=FETCHED, layers=(6, 12, 18, 24), names=7680, sub=48, seeds=(100, 101, 102, 103)),
+    "smoke": Grid(model=TINY, shares=(2 / 3, 1), names=400, sub=8, seeds=(0, 1), names_trained=400),
+    "quick": Grid(model=FETCHED, names=7680, sub=48, seeds=(100, 101, 102, 103)),
     "paper": Grid(
-        model=FETCHED, layers=(1, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30), names=8192, sub=64, seeds=tuple(range(100, 110))
+        model=FETCHED,
+        shares=MANY,
+        names=8192,
+        sub=64,
+        seeds=tuple(range(100, 110)),
     ),
 }
 
@@ -251,12 +261,17 @@ PRESETS = {
 def key_cells(grid: Grid) -> list[Cell]:
     """What the claims need that are of no training."""
     shared: dict[str, Any] = {"model": named(grid.model), "names": grid.names, "sub": grid.sub, "seeds": grid.seeds}
-    return [LmKeys(layer=layer, **shared) for layer in grid.layers]
+    return [LmKeys(layer=layer, **shared) for layer in _layers(grid)]
+
+
+def _layers(grid: Grid) -> tuple[int, ...]:
+    """Streams that layers read, but the embeddings; and the last one."""
+    return layers_at(named(grid.model), grid.layers, grid.shares, least=1, beyond=1)
 
 
 def trained_cells(grid: Grid) -> list[Cell]:
     model, n = named(grid.model), grid.names_trained
-    return [LmTrainedKeys(model=model, layer=i, names=n, sub=grid.sub, seeds=grid.seeds) for i in grid.layers]
+    return [LmTrainedKeys(model=model, layer=i, names=n, sub=grid.sub, seeds=grid.seeds) for i in _layers(grid)]
 
 
 def cells(grid: Grid) -> list[Cell]:

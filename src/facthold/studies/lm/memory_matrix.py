@@ -8,7 +8,7 @@ from facthold.lab.fields import Count, Counts, Each
 from facthold.lm.fetch import TINY
 from facthold.lm.prompts import TEMPLATES
 from facthold.studies.lm.base import FETCHED, LmCell, Relation, named
-from facthold.studies.lm.layers import layers_of
+from facthold.studies.lm.layers import layers_of, ranks_of
 from facthold.studies.lm.resampling import bits
 
 SEED = 2412_06538  # of the controls
@@ -86,4 +86,5 @@ PRESETS = {
 
 def cells(grid: Grid) -> list[Cell]:
     model = named(grid.model)
-    return [LmMatrix(model=model, relation=r, ranks=grid.ranks, controls=grid.controls) for r in grid.relations]
+    ranks = ranks_of(model, grid.ranks)
+    return [LmMatrix(model=model, relation=r, ranks=ranks, controls=grid.controls) for r in grid.relations]

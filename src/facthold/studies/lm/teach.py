@@ -2,7 +2,7 @@
 the layer of the keys, in taught words and in others, with what it costs elsewhere."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from facthold.lm.prompts import by_hash
 from facthold.lm.wordings import OTHERS, TAUGHT
 from facthold.studies.judging import all_of, at_preset
 from facthold.studies.lm.base import FETCHED, LmCell, named
+from facthold.studies.lm.layers import Shares, layers_at, thirtieths
 from facthold.studies.lm.resampling import bits, flags, interval_of, mean_by
 
 RELATION = "mayor"
@@ -115,24 +116,29 @@ def candidates(name: str, model: Any) -> list[str]:
     return sorted({word for word in words if len(word) > 2 and word.isascii() and word[0].isupper()})
 
 
+SHARES = thirtieths(4, 5, 6)
+
+
 @dataclass(frozen=True)
 class Grid:
     """Numbers of facts, and layers that keys are read from."""
 
     model: str
     N: Counts
-    layers: Annotated[tuple[int, ...], Each(Whole, distinct=True)] = (4, 5, 6)
+    layers: tuple[int, ...] = ()  # none named: those at these shares
+    shares: Shares = SHARES
 
 
 PRESETS = {
-    "smoke": Grid(TINY, (4, 12), (0, 1)),
+    "smoke": Grid(TINY, (4, 12), shares=(0, 1 / 3)),
     "quick": Grid(FETCHED, (100, 500, 2000)),
-    "paper": Grid(FETCHED, (100, 200, 500, 1000, 2000, 4000, 8000), (2, 3, 4, 5, 6, 8, 10)),
+    "paper": Grid(FETCHED, (100, 200, 500, 1000, 2000, 4000, 8000), shares=thirtieths(2, 3, 4, 5, 6, 8, 10)),
 }
 
 
 def cells(grid: Grid) -> list[Cell]:
-    return [LmTeach(model=named(grid.model), N=N, layers=grid.layers) for N in grid.N]
+    model = named(grid.model)
+    return [LmTeach(model=model, N=N, layers=layers_at(model, grid.layers, grid.shares)) for N in grid.N]
 
 
 def shares(row: Values, how: str, name: str) -> np.ndarray:
@@ -225,7 +231,7 @@ def judge(rows: Sequence[Values]) -> Judgement:
 
 def claim_cells(preset: str) -> list[Cell]:
     grid = at_preset(PRESETS, preset)
-    return cells(Grid(grid.model, (max(n for n in grid.N if n <= 2000),), grid.layers))
+    return cells(replace(grid, N=(max(n for n in grid.N if n <= 2000),)))
 
 
 FIGURE = Figure(

@@ -15,7 +15,7 @@ from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.lm.prompts import facts_for
 from facthold.studies.judging import all_of, around, at_preset, mean_and_error
 from facthold.studies.lm.base import FETCHED, LmCell, named
-from facthold.studies.lm.layers import layers_of
+from facthold.studies.lm.layers import layers_at, layers_of, ranks_of
 from facthold.studies.lm.resampling import bits
 
 Matrix = Annotated[str, OneOf(MATRICES)]
@@ -59,6 +59,7 @@ class LmTruncation(LmCell):
             raise ValueError(f"layer={self.layer}: the model has {model.config.L}, counted from 0")
         rows = self.facts(["capital"])
         every = known_facts(self.model)
+        self.check_known(len(every), "capitals")
         facts = every[: self.facts_asked]
         countries, capitals = [s for _, _, s in facts], [c for c, _, _ in facts]
         asked = FromLayer(model, [PROMPT.format(c) for c in capitals], countries, self.layer)
@@ -158,8 +159,8 @@ PRESETS = {
 
 def cells(grid: Grid) -> list[Cell]:
     model = named(grid.model)
-    layers = grid.layers or range(layers_of(model))
-    return [LmTruncation.of(grid, model=model, layer=layer) for layer in layers]
+    layers = layers_at(model, grid.layers, ()) or range(layers_of(model))
+    return [LmTruncation.of(grid, model=model, layer=i, ranks=ranks_of(model, grid.ranks)) for i in layers]
 
 
 def plot(rows: Sequence[Values]) -> "style.Canvas":

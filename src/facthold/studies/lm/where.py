@@ -41,6 +41,7 @@ class LmWhere(LmCell):
         model, rows = self.opened(), self.facts([self.relation])
         everything = questions(model, rows)
         asked = [q for q in everything if q.known][: self.facts_each]
+        self.check_known(len(asked), f"facts of {self.relation}")
         own = np.array([q.answer for q in asked])
         found: Result = {
             "accuracy": float(np.mean([q.known for q in everything])),  # of all facts that can be judged
@@ -82,6 +83,7 @@ class LmTogether(LmCell):
 
         model, rows = self.opened(), self.facts([self.relation])
         asked = [q for q in questions(model, rows) if q.known][: self.facts_each]
+        self.check_known(len(asked), f"facts of {self.relation}")
         own, L = np.array([q.answer for q in asked]), model.config.L
         width = min(L, max(2, round(L * TOGETHER)))
         parts = margins(model, asked, answers(model, rows), [BEST_ANSWER])[BEST_ANSWER]
@@ -116,6 +118,7 @@ class LmHeads(LmCell):
 
         model = self.opened()
         asked = [q for q in questions(model, self.facts([self.relation])) if q.known][: self.facts_each]
+        self.check_known(len(asked), f"facts of {self.relation}")
         own = np.array([q.answer for q in asked])
         found: Result = {"subjects": [q.fact[0] for q in asked], "held": bits([held(q.fact[0]) for q in asked])}
         for position in POSITIONS:
