@@ -75,7 +75,7 @@ def _listed(words: Sequence[str]) -> str:
 def _panel(axes: "Axes", known: Known) -> Trace:
     if axes.images or any(kind(one) in ("QuadMesh", "QuadContourSet", "ContourSet") for one in axes.collections):
         raise NoCounterpartError
-    x, y = axes.get_xlabel(), axes.get_ylabel()
+    x, y = axes.get_xlabel(), axes.get_ylabel() or _of_row(axes)
     layout = {"xaxis": _axis(axes.xaxis, x, axes.get_xlim()), "yaxis": _axis(axes.yaxis, y, axes.get_ylim())}
     traces = [*bands(axes), *bars(axes, known), *lines(axes, known), *marks(axes, known)]
     traces.sort(key=lambda trace: trace.pop("z"))
@@ -84,6 +84,16 @@ def _panel(axes: "Axes", known: Known) -> Trace:
         "title": as_html(axes.get_title()), "name": as_text(f"{axes.get_title()}: {y} against {x}".strip(": ")),
         "data": traces, "layout": layout | {"annotations": list(texts(axes)), "shapes": list(spans(axes))},
     }  # fmt: skip
+
+
+def _of_row(axes: "Axes") -> str:
+    """The label of the first panel of a row, where the others have its axis."""
+    place = axes.get_subplotspec()
+    for other in axes.figure.axes:
+        beside, label = other.get_subplotspec(), other.get_ylabel()
+        if label and place and beside and beside.rowspan == place.rowspan and other.get_ylim() == axes.get_ylim():
+            return label
+    return ""
 
 
 def _in_order(axes: "Axes", traces: list[Trace]) -> None:

@@ -123,7 +123,7 @@ export function ticks(low, high, log, about = 5) {
 }
 
 /**
- * Lines over a common x, as SVG with a legend and a table below. `series`: {name, points: [[x, y], ...]}; `x`, `y`:
+ * Lines over a common x, as SVG with a legend and a table below. `series`: {name, points: [[x, y], ...], dash, colour}; `x`, `y`:
  * {label, log, low, high}; `marks`: [{x, text}] are thin lines from top to bottom. `set(series, marks)` draws others.
  */
 export function lines(caption, x, y, series = [], { height = 260, marks = [] } = {}) {
@@ -172,9 +172,10 @@ export function lines(caption, x, y, series = [], { height = 260, marks = [] } =
     list.forEach((s, k) => {
       const shown = s.points.filter((p) => finite(x, [p[0]]).length && finite(y, [p[1]]).length);
       const path = shown.map(([a, b], i) => `${i ? "L" : "M"}${px(a).toFixed(2)},${py(b).toFixed(2)}`).join("");
-      const style = `stroke:var(${COLOURS[k % COLOURS.length]});stroke-dasharray:${s.dash ?? DASHES[k % DASHES.length]}`;
+      const colour = COLOURS[(s.colour ?? k) % COLOURS.length];
+      const style = `stroke:var(${colour});stroke-dasharray:${s.dash ?? DASHES[k % DASHES.length]}`;
       part("path", { d: path, class: "line", style });
-      if (s.dots) for (const [a, b] of shown) part("circle", { cx: px(a), cy: py(b), r: 3, style: `fill:var(${COLOURS[k % COLOURS.length]})` });
+      if (s.dots) for (const [a, b] of shown) part("circle", { cx: px(a), cy: py(b), r: 3, style: `fill:var(${colour})` });
       const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg"), stroke = document.createElementNS("http://www.w3.org/2000/svg", "line");
       swatch.setAttribute("viewBox", "0 0 30 8");
       swatch.setAttribute("aria-hidden", "true");

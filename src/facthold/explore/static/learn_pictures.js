@@ -19,17 +19,17 @@ export function curves(ctx) {
     const first = run.table.S ** 2 >= run.table.A * run.table.R ? relation : Math.max(relation, subject);
     const points = (name) => charts.thinned(seen, POINTS).map((look) => [look.step, look[name]]);
     const level = (y) => [[0, y], [end, y]];
-    const series = [
-      { name: "measured: the right answer", points: points("loss"), dash: "" },
-      { name: "measured: any answer of the relation", points: points("relation_loss"), dash: "7 3" },
+    const series = [ // in the colours of figure 5
+      { name: "measured: the right answer", points: points("loss"), dash: "", colour: 2 },
+      { name: "measured: any answer of the relation", points: points("relation_loss"), dash: "7 3", colour: 0 },
     ];
     if (law) {
       const steps = Array.from({ length: POINTS + 1 }, (_, i) => (end * i) / POINTS);
-      series.push({ name: law.of, points: steps.map((n) => [n, law.loss(n)]), dash: "2 3" });
+      series.push({ name: law.of, points: steps.map((n) => [n, law.loss(n)]), dash: "2 3", colour: 4 });
     }
     series.push(
-      { name: `knows nothing: ln ${run.table.A} = ${start.toFixed(2)}`, points: level(start), dash: "1 4" },
-      { name: `guesses by the ${first === relation ? "relation" : "subject"}: ${first.toFixed(2)}`, points: level(first), dash: "12 4" },
+      { name: `knows nothing: ln ${run.table.A} = ${start.toFixed(2)}`, points: level(start), dash: "1 4", colour: 3 },
+      { name: `guesses by the ${first === relation ? "relation" : "subject"}: ${first.toFixed(2)}`, points: level(first), dash: "12 4", colour: 5 },
     );
     about.textContent = law ? "The prediction is made from S, R, D and α alone; it has no free constant." : "No prediction here: the " +
       "equations are for facts in which every answer is as frequent as any other (Settings, Facts: made up, even).";

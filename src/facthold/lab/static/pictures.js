@@ -31,8 +31,20 @@ const pictures = (() => {
     return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, coloured(one)]));
   }
 
+  // A name that is longer than the picture is wide goes on below.
+  function wrapped(name, width) {
+    const most = Math.max(20, Math.floor((width - 70) / 6.5)), lines = [""];
+    for (const word of name.split(" ")) {
+      const longer = `${lines.at(-1)} ${word}`.trim();
+      if (longer.replace(/<[^>]*>/g, "").length > most && lines.at(-1)) lines.push(word);
+      else lines[lines.length - 1] = longer;
+    }
+    return lines.join("<br>");
+  }
   function legendLines(data, width) {
-    const names = data.filter((one) => one.showlegend).map((one) => one.name.replace(/<[^>]*>/g, ""));
+    const shown = data.filter((one) => one.showlegend).map((one) => one.name.split("<br>"));
+    if (shown.some((lines) => lines.length > 1)) return shown.reduce((sum, lines) => sum + lines.length, 0);
+    const names = shown.map(([name]) => name.replace(/<[^>]*>/g, ""));
     const widest = Math.max(0, ...names.map((name) => 7 * name.length + 45));
     return names.length ? Math.ceil(names.length / Math.max(1, Math.floor(width / widest))) : 0;
   }
@@ -40,7 +52,9 @@ const pictures = (() => {
     const given = JSON.parse(plot.parentElement.querySelector("script").textContent);
     const style = getComputedStyle(document.documentElement), colour = (name) => style.getPropertyValue(name).trim();
     const { xaxis, yaxis, annotations, shapes } = coloured(given.layout), data = coloured(given.data);
-    const width = plot.clientWidth, lines = legendLines(data, width);
+    const width = plot.clientWidth;
+    for (const one of data) one.name = wrapped(one.name, width);
+    const lines = legendLines(data, width);
     const axis = (one) => ({ ...one, gridcolor: colour("--line"), linecolor: colour("--edge"), zeroline: false, automargin: true,
       showline: true, minor: { ticks: "" }, tickangle: 0, title: { ...one.title, standoff: 8 },
       ...(one.tickvals ? {} : one.type === "log" ? { dtick: 1 } : { nticks: width < 500 ? 6 : 9 }) });
