@@ -133,6 +133,18 @@ def test_the_legend_hides_a_series_and_shows_it_again(desk: Opened) -> None:
         desk.wait(f"{hidden} === {wanted}")
 
 
+def test_no_button_sends_anything_anywhere(desk: Opened) -> None:
+    page = desk.page
+    page.locator(".plot").first.scroll_into_view_if_needed()
+    desk.wait("document.querySelector('.plot .modebar-btn')")
+    labels = page.evaluate(
+        "[...document.querySelector('.plot').querySelectorAll('.modebar-btn')].map(b => b.ariaLabel)"
+    )
+    assert labels == ["Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes"]
+    page.get_by_role("button", name="Zoom in").first.click()
+    assert desk.requests == [desk.requests[0]]
+
+
 def test_the_page_has_plotly_once_and_is_no_larger_than_it_may_be(path: Path) -> None:
     text = path.read_text()
     assert text.count('id="plotly"') == 1

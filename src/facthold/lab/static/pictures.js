@@ -64,10 +64,12 @@ const pictures = (() => {
       font: { family: "system-ui, sans-serif", size: 12, color: colour("--text") }, hovermode: "closest", barmode: "overlay",
       hoverlabel: { bgcolor: colour("--card"), bordercolor: colour("--edge"), font: { color: colour("--text") }, align: "left" },
       legend: { orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom" },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("--soft"), activecolor: colour("--text") },
       showlegend: lines > 0, dragmode: touched.matches ? false : "zoom",
     };
-    const options = { responsive: true, displaylogo: false,
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoom2d"] };
+    // these alone: plotly has one more, which would send the picture to its makers
+    const options = { responsive: true, displaylogo: false, plotlyServerURL: "",
+      modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]] };
     return Plotly.react(plot, data, layout, options);
   }
 
