@@ -36,6 +36,12 @@ QUOTED = (
         r"n: measured / counted ([\d.]+)",
         3,
     ),
+    ("docs/lm.md", r"attention adds ([\d.]+) and MLPs 6.26", "lm-contrast", r"answers \(attention ([\d.]+)", 2),
+    ("docs/lm.md", r"73 held facts ([\d.]+) \[", "lm-one-layer", r"layer 23: ([\d.]+) of 73", 2),
+    ("docs/lm.md", r"0.30 at rank 64, ([\d.]+) whole", "lm-matrix-rank", r"rank 64, ([\d.]+) whole", 2),
+    ("docs/lm.md", r"of the scores\) gives ([\d.]+),", "lm-whitening", r"layer 6 ([\d.]+)", 1),
+    ("docs/lm.md", r"a memory of real embeddings has ([\d.]+) \[", "lm-trained", r"layer 6 ([\d.]+)", 2),
+    ("docs/lm.md", r"the facts said go from ([\d.]+) to 0.44", "lm-truncation", r"other countries ([\d.]+) to", 2),
     ("docs/context.md", r"Contrasts over closed forms are ([\d.]+)", "three-steps", r"W_OV\^2 (0[\d.]+)", 3),
 )
 """Measurements that stand in other pages: file and place there, claim and place in what it measured, and digits."""
