@@ -25,9 +25,9 @@ SOURCES = {REAL: "names and tokens", ALIKE: "Gaussian, same covariance", RANDOM:
 RAW, OUTER, WHITENED, ANY = "as they are", "outer product", "whitened", "any matrix"
 TRAINED = "trained"
 RATE = 3000.0
-"""Of the trained memory: of 300, 1000 and 3000 the only one that reached 99% in each of six runs (N = 240, 280 and 320 at
-layers 6 and 24) of one draw of the names that judges nothing. Random embeddings are trained by it too: each of the three
-reached it there."""
+"""Of the trained memory: of 300, 1000 and 3000 the only one that reached 99% in each of six runs (N = 240, 280 and 320
+at layers 6 and 24) of one draw of the names that judges nothing. Random embeddings are trained by it too: each of the
+three reached it there."""
 METHODS = (RAW, OUTER, WHITENED, ANY)
 OF = {REAL: METHODS, ALIKE: (OUTER, WHITENED, ANY), RANDOM: (OUTER, ANY)}
 """What is searched for with which embeddings: random ones are white, and their mean is nothing."""
