@@ -1,6 +1,7 @@
 """Training on samples that are drawn once, in order: the i-th depends on the key of the stream and on i alone, so that
 runs with other batch sizes, step sizes or optimisers see the same data."""
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -37,11 +38,20 @@ def _below(p: Float[np.ndarray, " N"]) -> Float[Array, " rest"]:
     return jnp.asarray(np.cumsum(p)[:-1], jnp.float32)
 
 
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _stretched(x: Float[Array, "..."], c: float) -> Float[Array, "..."]:
+    """c x, whose gradient goes through to x as it is: Adam's epsilon then stands beside the gradient of c x."""
+    return c * x
+
+
+_stretched.defvjp(lambda x, c: (c * x, None), lambda c, _, gradient: (gradient,))
+
+
 class LearnStream(Task):
     """Cross entropy of a batch of samples at each step, in their order; accuracy: the probability of what is right.
 
     What is trained lacks the parts that stay as they are: they are ``fixed``. W and embeddings are ``units`` times what
-    is trained: an optimiser whose steps do not know how large the gradient is then takes steps of these lengths.
+    is trained, and the gradient is theirs: each step of theirs is so many times as long.
     """
 
     fixed: TokenMemory
@@ -67,7 +77,10 @@ class LearnStream(Task):
 
     def whole(self, trained: TokenMemory) -> TokenMemory:
         """The memory with all of its parts."""
-        return eqx.combine(trained.times(*self.units), self.fixed)
+        of_W, of_embeddings = self.units
+        E, U = (None if x is None else _stretched(x, of_embeddings) for x in (trained.E, trained.U))
+        W = None if trained.W is None else _stretched(trained.W, of_W)
+        return eqx.combine(TokenMemory(W, E, U, trained.norm), self.fixed)
 
     def loss(self, model: Any, *, key: PRNGKeyArray) -> Float[Array, ""]:
         z = drawn(self.below, self.first, self.batch, self.stream)

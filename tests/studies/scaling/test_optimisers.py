@@ -28,19 +28,71 @@ def cell(**fields: Any) -> Optimised:
 def test_the_engine_and_the_ensembles_give_the_same(norm: bool) -> None:
     ours = cell(norm=norm)
     worlds = ours.worlds()
-    (errors, raw), (by_engine, raw_by_engine) = ours._by_ensemble(worlds), ours._by_engine(worlds)
+    (errors, raw), (by_engine, memories) = ours._by_ensemble(worlds), ours.by_engine(worlds)
     np.testing.assert_allclose(errors, by_engine, atol=1e-5)
-    np.testing.assert_allclose(raw, raw_by_engine, atol=1e-4)
+    for i, memory in enumerate(memories):
+        w, lr = divmod(i, len(ours.lrs))
+        np.testing.assert_allclose(raw[w, lr], worlds.E[w] @ memory.W.T @ worlds.U[w].T, atol=1e-4)
+    q = ours._read(worlds, memories, np.isfinite(errors[-1]))
+    assert q is not None
+    np.testing.assert_allclose(ours._realised(worlds, raw), q, atol=1e-3)
 
 
 @pytest.mark.parametrize("trained", ["all", "embeddings"])
 @pytest.mark.parametrize("optimiser", ["sgd", "adam-0"])
 def test_embeddings_can_be_trained_too(trained: str, optimiser: str) -> None:
     found = cell(trained=trained, optimiser=optimiser, n=512, lrs=(0.5,)).run()
-    assert set(found) == {"looked", "errors"}
+    assert set(found) == {"looked", "errors"} | ({"q", "rho", "level"} if trained == "all" else set())
     errors = np.array(found["errors"])[:, :, 0].mean(axis=1)
     assert errors[-1] < errors[0]
     assert errors[-1] < 0.3  # a guess is wrong for two thirds
+
+
+def test_the_scheme_of_trained_embeddings_is_that_of_a_plain_loop() -> None:
+    """SGD on W and both embeddings in NumPy: W - W_0 as a sum of outer products of the embeddings that came out."""
+    ours = cell(trained="all", lrs=(0.5,), seeds=(3,), batch=8)
+    worlds = ours.worlds()
+    E, U, W = (part[0].astype(float) for part in (worlds.E, worlds.U, worlds.W_0))
+    for z in worlds.z[0].reshape(-1, 8):
+        P = np.exp(E[z] @ W.T @ U.T)
+        P /= P.sum(axis=1, keepdims=True)
+        P[np.arange(8), worlds.f[z]] -= 1
+        P /= 8
+        of_W, of_U, of_z = (P @ U).T @ E[z], P.T @ (E[z] @ W.T), P @ U @ W
+        W, U = W - 0.5 * of_W, U - 0.5 * of_U
+        np.add.at(E, z, -0.5 * of_z)
+    alpha = np.linalg.solve(E @ E.T, E @ (W - worlds.W_0[0]).T @ U.T) @ np.linalg.inv(U @ U.T)
+    own = alpha[np.arange(12), worlds.f]
+    q = own - (alpha.sum(axis=1) - own) / 2
+    found = ours.run()
+    np.testing.assert_allclose(found["q"][0], q, rtol=2e-3, atol=2e-4 * np.abs(q).max())
+    assert np.abs(E - worlds.E[0]).max() > 0.1  # they have moved
+
+
+@pytest.mark.parametrize("betas", [(0.0, 0.0), (0.9, 0.999)])
+def test_adam_of_the_engine_is_that_of_a_plain_loop(betas: tuple[float, float]) -> None:
+    """In float64, its epsilon beside the gradient of W itself: some gradients are as small."""
+    ours = cell(optimiser="adam" if any(betas) else "adam-0", lrs=(0.5,), seeds=(1,), batch=1, n=12, looks=(12,))
+    worlds = ours.worlds()
+    E, U, W = (part[0].astype(float) for part in (worlds.E, worlds.U, worlds.W_0))
+    moments = np.zeros((2, 24, 24))
+    for t, z in enumerate(worlds.z[0]):
+        scores = U @ W @ E[z]
+        P = np.exp(scores - scores.max())
+        delta = P / P.sum() - np.eye(3)[worlds.f[z]]
+        gradient = np.outer(U.T @ delta, E[z])
+        for i, (beta, part) in enumerate(zip(betas, (gradient, gradient**2), strict=True)):
+            moments[i] = beta * moments[i] + (1 - beta) * part
+        first, second = (moments[i] / (1 - beta ** (t + 1)) for i, beta in enumerate(betas))
+        W -= 0.5 / 24 * first / (np.sqrt(second) + 1e-8)
+    _, (memory,) = ours.by_engine(worlds)
+    np.testing.assert_allclose(memory.W, W, atol=1e-3 * np.abs(W).max())
+
+
+def test_what_diverged_with_its_embeddings_has_no_scheme() -> None:
+    found = cell(trained="all", lrs=(1e6,), n=256).run()
+    assert found["errors"][-1] == [[None]] * 2
+    assert found["q"] == [[None] * 12]
 
 
 def test_usual_adam_and_muon_are_trained_by_the_engine_where_they_must_be() -> None:

@@ -14,6 +14,9 @@ from facthold.memory import EMBEDDINGS, check_fits, draw_embeddings
 from facthold.memory.schemes import HeavyTailed, scheme
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from facthold.models.token_memory import TokenMemory
     from facthold.train.ensembles import Worlds
 
 OPTIMISERS = ("sgd", "adam-0", "sign", "muon", "adam")
@@ -129,24 +132,59 @@ class Optimised(WorldsCell):
             return 1.5 + steps * runs * (2e-7 + 1e-9 * self.d**2)
         return 1.5 + steps * runs * (1e-7 + 5e-10 * rows * self.N * (self.d if self.norm else self.M))
 
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What the engine trains has a version of its own: 2 gives q in trained embeddings, and Adam's epsilon beside
+        the gradient of W itself."""
+        return super().spec | ({} if self.closed else {"engine": 2})
+
     def run(self) -> Result:
-        from facthold.measure.realised import realised
         from facthold.theory.optimisers import power
 
         worlds, data = self.worlds(), self.data
-        errors, raw = self._by_ensemble(worlds) if self.closed else self._by_engine(worlds)
+        q: np.ndarray | None
+        if self.closed:
+            errors, raw = self._by_ensemble(worlds)
+            q = self._realised(worlds, raw)
+        else:
+            errors, memories = self.by_engine(worlds)
+            q = self._read(worlds, memories, np.isfinite(errors[-1]))
         result: Result = {"looked": self.looked, "errors": _plain(errors)}  # by look, seed and learning rate
-        if raw is None:
+        if q is None:
             return result
-        start = np.asarray(worlds.E @ worlds.W_0.transpose(0, 2, 1) @ worlds.U.transpose(0, 2, 1), np.float64)
-        K_E, K_U, changes = grams(worlds.E), grams(worlds.U), raw - start[:, None]
-        q = np.stack([realised(changes[w], K_E[w], K_U[w], worlds.f) for w in range(len(K_E))])
         often = self.n * data.p >= LEAST_SEEN
         often[:2] = True
         with np.errstate(invalid="ignore"):
             level = np.exp(np.log(np.where(q > 0, q, np.nan))[..., often].mean(axis=-1))
         found = {"q": q.mean(axis=0), "rho": power(q[..., often], data.p[often]), "level": level}
         return result | {name: _plain(values) for name, values in found.items()}
+
+    def _realised(self, worlds: "Worlds", raw: np.ndarray) -> np.ndarray:
+        """The q of W - W_0, by seed and learning rate, from the scores of W."""
+        from facthold.measure.realised import realised
+
+        start = np.asarray(worlds.E @ worlds.W_0.transpose(0, 2, 1) @ worlds.U.transpose(0, 2, 1), np.float64)
+        K_E, K_U, changes = grams(worlds.E), grams(worlds.U), raw - start[:, None]
+        return np.stack([realised(changes[w], K_E[w], K_U[w], worlds.f) for w in range(len(K_E))])
+
+    def _read(self, worlds: "Worlds", memories: "Sequence[TokenMemory]", ended: np.ndarray) -> np.ndarray | None:
+        """The same from trained memories. Of one whose embeddings were trained, in the embeddings that came out; nan
+        where it did not end, as it diverged; None where there is no W."""
+        from facthold.measure.realised import realised
+
+        if self.trained == "embeddings":
+            return None
+        runs = (len(self.seeds), len(self.lrs))
+        if self.trained == "W":
+            W = np.stack([np.asarray(memory.W) for memory in memories]).reshape(*runs, self.d, self.d)
+            return self._realised(worlds, np.einsum("wzj,wlij,wmi->wlzm", worlds.E, W, worlds.U, optimize=True))
+        q = np.full((len(memories), self.N), np.nan)
+        for i, memory in enumerate(memories):
+            E, W, U = (np.asarray(part, np.float64) for part in (memory.E, memory.W, memory.U))
+            if ended.ravel()[i]:
+                change = W - worlds.W_0[i // len(self.lrs)]
+                q[i] = realised(E @ change.T @ U.T, E @ E.T, U @ U.T, worlds.f)
+        return q.reshape(*runs, self.N)
 
     def _by_ensemble(self, worlds: "Worlds") -> tuple[np.ndarray, np.ndarray]:
         from facthold.measure.realised import error_of
@@ -155,7 +193,7 @@ class Optimised(WorldsCell):
         found = train(worlds, self.optimiser, self.lrs, self.batch, self.looked, norm=self.norm, later=self.later)
         return error_of(found.scores, worlds.f, self.data.p), found.raw
 
-    def _by_engine(self, worlds: "Worlds") -> tuple[np.ndarray, np.ndarray | None]:
+    def by_engine(self, worlds: "Worlds") -> tuple[np.ndarray, "list[TokenMemory]"]:
         import jax.numpy as jnp
 
         from facthold.models.token_memory import TokenMemory
@@ -182,13 +220,8 @@ class Optimised(WorldsCell):
         curves = np.full((len(runs), steps[-1] // every), np.nan)  # a run that diverged ends earlier
         for i, run in enumerate(runs):
             curves[i, : len(run.curve)] = 1 - run.curve
-        runs_by = (len(self.seeds), len(self.lrs))
-        errors = curves[:, [step // every - 1 for step in steps]].T.reshape(-1, *runs_by)
-        if self.trained != "W":
-            return errors, None
-        W = np.stack([np.asarray(tasks[i // len(self.lrs)].whole(run.model).W) for i, run in enumerate(runs)])
-        raw = np.einsum("wzj,wlij,wmi->wlzm", worlds.E, W.reshape(*runs_by, self.d, self.d), worlds.U, optimize=True)
-        return errors, raw
+        errors = curves[:, [step // every - 1 for step in steps]].T.reshape(-1, len(self.seeds), len(self.lrs))
+        return errors, [tasks[i // len(self.lrs)].whole(run.model) for i, run in enumerate(runs)]
 
 
 def _plain(values: np.ndarray) -> list[Any]:

@@ -183,7 +183,16 @@ def says(rows: Sequence[Values]) -> list[str]:
             f"{name}, d = {d}: least error {error:.2g} at lr {lr:g}, batch {batch}; "
             f"{words} at lr {last['lrs'][0]:g}, batch {last['batch']}; after {last['looked'][-1]:,} samples"
         )
-    return lines
+    read = [r for r in rows if r["trained"] == "all" and r.get("rho")]
+    return lines + [
+        f"{name_of(r)}, d = {r['d']}, batch {r['batch']}: q as p^rho, rho by lr: {_powers(r)}" for r in read
+    ]
+
+
+def _powers(r: Values) -> str:
+    """The mean of rho over seeds by learning rate; none where q was not unique, or not positive, for some seed."""
+    by_lr = zip(r["lrs"], zip(*r["rho"], strict=True), strict=True)
+    return ", ".join(f"{'none' if None in rho else format(fmean(rho), '.2f')} at {lr:g}" for lr, rho in by_lr)
 
 
 FIGURE = Figure(
