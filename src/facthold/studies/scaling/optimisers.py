@@ -185,12 +185,13 @@ def says(rows: Sequence[Values]) -> list[str]:
         )
     read = [r for r in rows if r["trained"] == "all" and r.get("rho")]
     return lines + [
-        f"{name_of(r)}, d = {r['d']}, batch {r['batch']}: q as p^rho, rho by lr: {_powers(r)}" for r in read
+        f"{name_of(r)}, d = {r['d']}, batch {r['batch']}: q as p^rho, rho by lr (none: not all above 0): {_powers(r)}"
+        for r in read
     ]
 
 
 def _powers(r: Values) -> str:
-    """The mean of rho over seeds by learning rate; none where q was not unique, or not positive, for some seed."""
+    """The mean of rho over seeds by learning rate; none where q was not above zero, or not unique, for some seed."""
     by_lr = zip(r["lrs"], zip(*r["rho"], strict=True), strict=True)
     return ", ".join(f"{'none' if None in rho else format(fmean(rho), '.2f')} at {lr:g}" for lr, rho in by_lr)
 
