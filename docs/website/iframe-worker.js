@@ -9,13 +9,11 @@ if (location.protocol === "file:") {
       this.frame.title = "search";
       document.body.append(this.frame);
       const inside = this.frame.contentWindow;
-      window.addEventListener("message", (event) => {
-        if (event.source !== inside) return;
-        const passed = new MessageEvent("message", { data: event.data });
+      inside.postMessage = (data) => this.later(() => {
+        const passed = new MessageEvent("message", { data });
         this.dispatchEvent(passed);
         this.onmessage?.(passed);
       });
-      inside.postMessage = (data) => window.dispatchEvent(new MessageEvent("message", { data, source: inside }));
       const script = inside.document.createElement("script");
       script.src = url;
       this.ready = new Promise((resolve, reject) => {
@@ -27,7 +25,13 @@ if (location.protocol === "file:") {
 
     postMessage(data) {
       const inside = this.frame.contentWindow;
-      this.ready.then(() => inside.dispatchEvent(new inside.MessageEvent("message", { data })));
+      const copy = structuredClone(data);
+      this.ready.then(() => this.later(() => inside.dispatchEvent(new inside.MessageEvent("message", { data: copy }))));
+    }
+
+    // A message arrives after what is being done, as from a real worker.
+    later(todo) {
+      setTimeout(todo, 0);
     }
 
     terminate() {

@@ -9,7 +9,7 @@ from unittest import mock
 
 import facthold as fh
 
-COLUMNS = 100  # of the help
+COLUMNS = 80  # of the help, at most
 API = {
     "Your own facts": (
         "build", "load", "Model", "explore", "real_facts", "read_facts", "write_facts", "FactTable", "random_table",
@@ -49,21 +49,24 @@ def _sections() -> dict[str, list[tuple[str, str, str]]]:
     for module in set(app.COMMANDS.values()):
         importlib.import_module(f"facthold.cli.{module}")
     group: Any = typer.main.get_command(app.app)
+    above = group.context_class(group, info_name="facthold", **group.context_settings)
     return {
-        section: [one for name, (_, outline) in commands.items() for one in _helps(name, outline, group.commands[name])]
+        section: [
+            one for name, (_, outline) in commands.items()
+            for one in _helps(name, outline, group.commands[name], above)
+        ]
         for section, commands in app.SECTIONS.items()
-    }
+    }  # fmt: skip
 
 
-def _helps(name: str, outline: str, command: Any) -> Iterator[tuple[str, str, str]]:
+def _helps(name: str, outline: str, command: Any, above: Any) -> Iterator[tuple[str, str, str]]:
     """A command, or a group and the commands below it."""
-    context = command.context_class(command, info_name=f"facthold {name}")
-    context.terminal_width = context.max_content_width = COLUMNS
+    context = command.context_class(command, info_name=name.split()[-1], parent=above, **command.context_settings)
     with mock.patch.dict(os.environ, COLUMNS=str(COLUMNS)):
         text = command.get_help(context).strip()
     yield name, outline, text
     for below, one in getattr(command, "commands", {}).items():
-        yield from _helps(f"{name} {below}", (one.get_short_help_str(200) or below).rstrip("."), one)
+        yield from _helps(f"{name} {below}", (one.get_short_help_str(200) or below).rstrip("."), one, context)
 
 
 def api_page() -> str:

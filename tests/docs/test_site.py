@@ -2,6 +2,7 @@
 
 import re
 import runpy
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 import facthold as fh
 import known
 from every_option import commands
+from explore.chromium import DESK, PHONE, browser, needs_chromium, opened
+from facthold.cli import main
 from facthold.knowledge.model import Model
 
 ROOT = Path(__file__).parents[2]
@@ -44,11 +47,22 @@ def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
         assert not re.findall(r'<(?:script|link|img|iframe)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*', path.read_text())
 
 
+def test_every_command_is_listed_with_the_help_that_it_prints(
+    make: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = make["reference"].commands_page()
+    assert set(re.findall(r"^### (.*)$", listed, re.MULTILINE)) == {*commands(), "lm"}
+    monkeypatch.setenv("COLUMNS", str(make["reference"].COLUMNS))
+    for name in ("build", "lm ask", "watch"):
+        with pytest.raises(SystemExit):
+            main([*name.split(), "--help"])
+        said = capsys.readouterr().out.strip().partition(f" {name} ")[2]  # what stands before is this program
+        assert f"```text\nUsage: facthold {name} {said}\n```" in listed
+
+
 @needs_zensical
-def test_every_command_and_every_name_has_its_place(site: Path) -> None:
-    listed, api = (site / "commands.html").read_text(), (site / "api.html").read_text()
-    for name in commands():
-        assert f"Usage: facthold {name}" in listed
+def test_every_name_has_its_place(site: Path) -> None:
+    api = (site / "api.html").read_text()
     for name in fh.__all__:
         assert re.search(rf'id="facthold\.{name}"', api), name
 
@@ -87,3 +101,57 @@ def test_links_between_files_of_the_repository_lead_somewhere(path: Path) -> Non
 def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+# --- in a browser, from a disk
+
+
+PAGES = ("index", "try", "tour", "findings", "theorem-1", "lecture-scaling", "statements", "api", "tutorial-probe")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as one:
+        yield one
+
+
+@needs_zensical
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "width"), [("light", DESK), ("dark", PHONE)])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_no_error_asks_for_nothing_and_can_be_read_by_all(
+    name: str, scheme: str, width: int, chromium: Any, site: Path
+) -> None:
+    from axe_core_python.sync_playwright import Axe
+
+    with opened(chromium, site / f"{name}.html", width=width, scheme=scheme, ready="article h1") as page:
+        page.page.wait_for_timeout(500)
+        page.page.evaluate(
+            "document.querySelectorAll('iframe').forEach(one => one.remove())"
+        )  # it has tests of its own
+        found = Axe().run(page.page)["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert not [(one["id"], [node["html"][:160] for node in one["nodes"][:4]]) for one in serious]
+        assert page.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@needs_zensical
+@needs_chromium
+@pytest.mark.slow
+def test_search_finds_a_page_without_a_server(chromium: Any, site: Path) -> None:
+    with opened(chromium, site / "index.html", ready="article h1") as page:
+        page.page.keyboard.press("Control+k")
+        page.page.wait_for_timeout(500)
+        page.page.keyboard.type("hallucinates", delay=50)
+        page.page.locator("a[href*='theorem-6.html']:visible").first.wait_for(timeout=20_000)
+
+
+@needs_zensical
+@needs_chromium
+@pytest.mark.slow
+def test_the_model_in_a_page_answers(chromium: Any, site: Path) -> None:
+    with opened(chromium, site / "try.html", ready="iframe") as page:
+        model = page.page.frame_locator("iframe.explorer")
+        model.locator("html[data-ready]").wait_for(timeout=60_000)
+        assert "The model says" in model.locator("#view-ask").inner_text()

@@ -57,8 +57,11 @@ def browser() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(chromium: Any, path: Path, *, width: int = DESK, scheme: str = "light", view: str = "") -> Iterator[Opened]:
-    """The page, which may ask for nothing but itself, and may have no error in the end."""
+def opened(
+    chromium: Any, path: Path, *, width: int = DESK, scheme: str = "light", view: str = "",
+    ready: str = "html[data-ready]",
+) -> Iterator[Opened]:  # fmt: skip
+    """The page, which may ask for nothing but files, and may have no error in the end."""
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     found = Opened(context.new_page())
 
@@ -73,7 +76,7 @@ def opened(chromium: Any, path: Path, *, width: int = DESK, scheme: str = "light
     found.page.on("console", lambda said: found.errors.append(said.text) if said.type in ("error", "warning") else None)
     found.page.on("pageerror", lambda error: found.errors.append(str(error)))
     found.page.goto(f"{path.as_uri()}#{view}")
-    found.page.wait_for_selector("html[data-ready]", timeout=60_000)
+    found.page.wait_for_selector(ready, timeout=60_000)
     yield found
     assert not found.errors
     assert not [url for url in found.requests if not url.startswith(("file:", "data:", "blob:"))]
