@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,3 +145,17 @@ def test_what_makes_no_sense_is_refused() -> None:
         Separable(d=1, seeds=(0,))
     with pytest.raises(ValueError, match=r"at most 0\.5"):
         ListwiseCapacity(d=8, seeds=(0,), share=0.7)
+
+
+def test_what_the_page_prints_of_one_search_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """At d = 16, beside the row of the figure with this seed."""
+    page = (Path(__file__).parents[3] / "docs" / "sharp.md").read_text()
+    code = page.split("```python\n")[1].split("```")[0]
+    asked = "d, seed, nearer = 256, 100, (5980, 6140)"
+    assert asked in code
+    exec(compile(code.replace(asked, "d, seed, nearer = 16, 100, (50, 80)"), "sharp.md", "exec"), {})
+    found, *solved = capsys.readouterr().out.splitlines()
+    _, separated, _, certified = found.split()
+    law = theory.separable(16) / share(16)  # fewer rivals are active, so that more fits
+    assert 0.8 * law < int(separated) < int(certified) < 1.2 * law
+    assert solved == ["50 separated", "80 inseparable"]
