@@ -109,12 +109,12 @@ def test_what_is_wrong_is_said_before_a_file_is_read(
     """Weights take seconds, the header that tells sizes and words half a second."""
     write(folder / "mine.gguf", random_weights(), "Q8_0")
     (folder / "facts.csv").write_text("subject,relation,answer\nFrance,capital,Rome\n")
-    (folder / "long.txt").write_text("France\n" + "France " * 70 + "\n")
+    (folder / "long.txt").write_text(2 * ("France " * 70 + "\n"))
     monkeypatch.setattr("facthold.lm.library.read_model", lambda path: pytest.fail("the weights were read"))
     france, new, layer = "The capital of France is", ("-o", "new.safetensors"), ("--layer", "2")
     for arguments, says in (
         (("ask", "a", "--top", "100000"), "--top 100000 must be from 1 to"),
-        (("ask", "--file", "long.txt"), "prompt 2: the prompt has"),
+        (("ask", "--file", "long.txt"), "none of the 2 prompts can be asked; prompt 1 is left out: the prompt has"),
         (("ask", "a", "--taught", "no.safetensors"), "no such file of taught facts"),
         (("locate", france, "--answer", "Paris", *layer), "--layer 2 must be from 0 to 1"),
         (("locate", france, "--answer", "Xanadu"), "is not one token of the model"),
@@ -127,6 +127,13 @@ def test_what_is_wrong_is_said_before_a_file_is_read(
         (("teach", "facts.csv", *new, *layer), "--layer 2 must be from 0 to 1"),
     ):
         assert says in refuses("lm", *arguments, "--model", "mine.gguf"), arguments
+
+
+def test_a_prompt_that_is_too_long_is_named_and_the_others_are_asked(folder: Path, run: Run) -> None:
+    (folder / "prompts.txt").write_text(f"The capital of France is\n{'a ' * 600}\nThe capital of Japan is\n")
+    code, out, err = run("lm", "ask", "--file", "prompts.txt", "--model", "tiny", "--json")
+    assert (code, [one["next"][0]["token"].strip() for one in json.loads(out)]) == (0, ["Paris", "Tokyo"])
+    assert "prompt 2 is left out: the prompt has" in err
 
 
 def test_a_file_may_begin_with_a_byte_order_mark(folder: Path, run: Run) -> None:

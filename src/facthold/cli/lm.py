@@ -11,7 +11,18 @@ from facthold.cli import options as o
 from facthold.cli.app import group
 from facthold.cli.cells import CellProgress, find_place
 from facthold.cli.inputs import check_rows
-from facthold.cli.printing import count, paragraph, print_json, printable, show, size_text, stands, working
+from facthold.cli.printing import (
+    count,
+    filled,
+    messages,
+    paragraph,
+    print_json,
+    printable,
+    show,
+    size_text,
+    stands,
+    working,
+)
 from facthold.lab.fields import Between
 from facthold.lm.fetch import SMOLLM2, TINY, MissingModel, fetch, missing, name_of
 
@@ -114,9 +125,11 @@ def ask(
         raise ValueError(f"--taught {taught} does not go with --edits {edits}: it was taught to the model without them")
     facts: Taught | None = None
 
+    left: list[str] = []
+
     def check(words: "Words") -> None:
-        nonlocal facts
-        check_asked(words, asked, top)
+        nonlocal facts, asked, left
+        asked, left = check_asked(words, asked, top)
         if taught is not None:
             from facthold.lm.taught_file import load_taught
 
@@ -124,6 +137,8 @@ def ask(
 
     language_model = opened(model, edits, check=check)
     found = ask_model(language_model, asked, top, taught=facts)
+    for reason in left:
+        messages.print(filled(reason), markup=False)
     if json:
         return print_json([one.as_json() for one in found])
     for one in found:

@@ -37,24 +37,34 @@ class Continued:
         return asdict(self)
 
 
-def check_asked(words: Words, prompts: Sequence[str], top: int) -> list[list[int]]:
-    """The prompts as tokens; what cannot be asked is refused."""
+def check_top(words: Words, top: int) -> None:
     if not 1 <= top <= words.config.V:
         raise ValueError(f"top={top} must be from 1 to {words.config.V}, the number of tokens")
-    found = []
+
+
+def check_asked(words: Words, prompts: Sequence[str], top: int) -> tuple[list[str], list[str]]:
+    """The prompts that can be asked, and why others cannot; refused is what leaves nothing to ask."""
+    check_top(words, top)
+    kept, left = list[str](), list[str]()
     for number, prompt in enumerate(prompts, 1):
         try:
-            found.append(words.encode(prompt))
+            words.encode(prompt)
+            kept.append(prompt)
         except ValueError as error:
-            raise ValueError(str(error) if len(prompts) == 1 else f"prompt {number}: {error}") from error
-    return found
+            if len(prompts) == 1:
+                raise
+            left.append(f"prompt {number} is left out: {error}")
+    if not kept:
+        raise ValueError(f"none of the {len(prompts)} prompts can be asked; {left[0]}")
+    return kept, left
 
 
 def ask(
     model: LanguageModel, prompts: Sequence[str], top: int = TOP, *, taught: "Taught | None" = None
 ) -> list[Continued]:
     """The ``top`` next tokens of each prompt, perhaps with what the model was taught."""
-    tokens = check_asked(model, prompts, top)
+    check_top(model, top)
+    tokens = [model.encode(prompt) for prompt in prompts]
     found: dict[int, Continued] = {}
     for places, batch in batches(tokens):
         named = [taught.named(model, prompts[i]) for i in places] if taught else []
