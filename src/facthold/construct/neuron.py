@@ -9,19 +9,17 @@ from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.optimize import nnls
 
 from facthold.construct.solve import ridged
 from facthold.memory.activations import RELU
-from facthold.memory.associations import Problem
 from facthold.models.memory import MLPMemory
 from facthold.models.transformer import Transformer
 
 INSIDE = 1e-10  # a residual below this is rounding: the fact lies among the others
 NARROWEST = 1e-3  # width of a tent's ramps at least, where the fact is 1 from the mean of the others: far above float32
 TRIED = 64  # directions that are tried for a tent
-MOST = 0.005  # share of the facts that is mended at most: beyond, the group needs more neurons for all
 STABLE = 1e-9  # of the mean variance, added to each: directions in which no fact differs
 
 Inputs = Float[np.ndarray, "n d"]
@@ -115,24 +113,3 @@ def with_bump(model: Transformer, neurons: Bump, v: Float[np.ndarray, " d"], at:
         W[at], V[at], b[at] = rows, readouts, neurons.b
     w, out, bias = (jnp.asarray(a, jnp.float32) for a in (W, V, b))
     return replace(model, mlp=MLPMemory(w, out, bias, RELU if mlp is None else mlp.sigma))
-
-
-def mended(memory: MLPMemory, problem: Problem, won: Bool[np.ndarray, " N"], margin: float) -> MLPMemory:
-    """The memory with neurons of their own for the inputs that have not ``won``, by ``margin``; as it is where they are
-    too many. Training ends with a few of thousands of facts on the wrong side, and would take minutes more for all."""
-    lost = np.flatnonzero(~won)
-    if not 0 < len(lost) <= MOST * len(won):
-        return memory
-    E, U, f = np.asarray(problem.E, np.float64), np.asarray(problem.U, np.float64), np.asarray(problem.f)
-    W, V = np.asarray(memory.W, np.float64), np.asarray(memory.V, np.float64)
-    # Neurons have no bias here, but every input has a mark, and a combination of the marks is 1 at all of them.
-    one = np.linalg.lstsq(E, np.ones(len(E)), rcond=None)[0]
-    F = RELU(E[lost] @ W.T) @ V
-    rows, outs = [W], [V]
-    for i, row in enumerate(lost):
-        neurons = bump(E, np.array([row]), np.delete(np.arange(len(E)), row))
-        if neurons is None:
-            continue
-        rows.append(neurons.w + neurons.b[:, None] * one)
-        outs.append(np.outer(neurons.signs, winning(F[[i]], U, int(f[row]), margin)))
-    return MLPMemory(*(jnp.asarray(np.concatenate(parts), jnp.float32) for parts in (rows, outs)))  # type: ignore[arg-type]

@@ -25,10 +25,11 @@ from facthold.models.transformer import Transformer
 from facthold.train.groups import FactGroup, fact_groups, join, store_group
 from facthold.train.kept import Kept
 from facthold.train.lanes import Stopped, shared_lanes
+from facthold.train.sampled import LOOKED
 
 STEP = 1.2  # factor between the tries of a width. The last that was enough is taken: a try that fails takes longest.
 LARGE = 30_000  # facts of a table above which the first width that is enough is taken: each further try takes minutes
-ROOMY = 1.5  # so many times the guess is what such a table starts with: few steps for many facts need more room
+ROOMY = 1.5  # so many times the guess is what a group of such a table starts with, where it is not polished
 TRIES, TRUST = 5.0, 2.0  # widths that a search tries, and how many searches that are done are to say otherwise
 LAST = 0.75  # of a try that a search is taken to have before it at the end of one, where it has had as many as others
 TOLD = 0.05  # share of the work from which on a time is told
@@ -140,7 +141,8 @@ class _Search:
         subjects, relations, _ = Names.of(problem.table)
         names = [(*subjects.names, *relations.names)[mark] for mark in group.marks]
         self.name = " and ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
-        needed = _weights(np.asarray(group.problem.f)) * (ROOMY if self.large else 1.0)
+        roomy = ROOMY if self.large and len(group) <= LOOKED else 1.0
+        needed = _weights(np.asarray(group.problem.f)) * roomy
         self.guess = max(2, math.ceil(needed / (gates.n_gates + problem.d)))
         self.made: dict[int, tuple[MLPMemory, float]] = {}
         self.done, self.in_try, self.held = False, 0.0, 0.0  # share of the steps of this try, and of the facts
@@ -182,7 +184,8 @@ class _Search:
         name = f"{self.group.marks[0]}/{m}"
         if name not in self.kept.tries:
             key = derive("neurons", self.seed, int(self.group.marks[0]), m)
-            self.kept.keep(name, store_group(self.group, m, self.accuracy, key=key, listener=heard))
+            start = self.made[max(self.made)][0] if self.large and self.made else None  # widths go up alone there
+            self.kept.keep(name, store_group(self.group, m, self.accuracy, key=key, listener=heard, start=start))
         self.made[m] = self.kept.tries[name]
         return self.made[m][1]
 

@@ -7,26 +7,31 @@ solved by itself, and an edit of it cannot touch another. Relations with few fac
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, PRNGKeyArray
 
-from facthold._util.padding import geometric, pad_rows
+from facthold._util.padding import geometric, pad_rows, padded
 from facthold.construct.gates import Gates
-from facthold.construct.neuron import mended
 from facthold.facts.problem import FactualRecall
 from facthold.memory.associations import Problem
 from facthold.memory.embeddings import host_generator
 from facthold.models.memory import MLPMemory
 from facthold.train.engine import Member, fit
+from facthold.train.lanes import shared_lanes
+from facthold.train.polish import polished
 from facthold.train.protocols import BATCH, LEARNING, MARGIN
-from facthold.train.sampled import LOOKED, StoreSampled, won_by
+from facthold.train.sampled import LOOKED, StoreSampled
 
 FEWEST = 128  # facts that a group has at least, where there are so many: below, a relation shares its neurons
 LEAST = 0.1  # what `MARGIN` is for groups so large that training longer, or again at a larger width, takes minutes
 EPOCHS = 200  # how often each fact is seen at least
+TRAINED = 0.8  # of a try of such a group that training is told to be; the rest is polishing
 NARROW = 128  # up to this width the learning rate is the protocol's; beyond, it falls with the root of the width
+
+Listener = Callable[[float, float], None]  # hears how far a try is, and the share of facts that it holds
 
 
 @dataclass(frozen=True)
@@ -75,35 +80,60 @@ def _shared(marked: Int[np.ndarray, " facts"]) -> list[np.ndarray]:
 
 
 def store_group(
-    group: FactGroup, m: int, goal: float, *, key: PRNGKeyArray, listener: Callable[[float, float], None] | None = None
-) -> tuple[MLPMemory, float]:
+    group: FactGroup, m: int, goal: float, *, key: PRNGKeyArray, listener: Listener | None = None,
+    start: MLPMemory | None = None,
+) -> tuple[MLPMemory, float]:  # fmt: skip
     """m neurons for the group, and the share of its facts that win by `MARGIN`.
 
-    Where there are many, a look is at some of them and training goes on to the end. Then all are asked, the last few
-    get neurons of their own, and the share is of those that win by `LEAST`. The neurons are padded by zero ones, which
-    stay zero: widths of a range share a compiled loop.
+    In a group of more than `LOOKED` the last facts are left to `polished`, and the share is of those that win by
+    `LEAST`. There may be a ``start``, of fewer neurons: new ones join them, and are not trained before. ``listener``
+    hears how far a try is, and the share that it holds.
     """
+    many, hear = len(group) > LOOKED, listener or (lambda *_: None)
+    if start is None or not many:
+        part = TRAINED if many else 1.0
+        told = None if listener is None else lambda _, done, share, seen: hear(part * done, share)
+        memory, share = _trained(group, m, goal, key, told)
+        if not many or not np.isfinite(np.asarray(memory.V)).all():
+            return memory, share
+    else:
+        memory = _grown(start, m, key)
+    polish = partial(polished, memory, group.problem, group.also, least=LEAST, goal=goal, hear=partial(hear, TRAINED))
+    return shared_lanes().submit(polish).result()  # in the turns of the lanes
+
+
+def _trained(
+    group: FactGroup, m: int, goal: float, key: PRNGKeyArray, listener: Callable[..., None] | None
+) -> tuple[MLPMemory, float]:
+    """The neurons are padded by zero ones, which stay zero: widths of a range share a compiled loop."""
     looks = -(-EPOCHS * len(group) // (BATCH * LEARNING.check_every))
     steps = max(LEARNING.steps, looks * LEARNING.check_every)
     learning = replace(LEARNING, steps=steps, goal=goal)
-    if many := len(group) > LOOKED:  # most are learnt in the last quarter, and a look is a sample: no early verdict
-        learning = replace(learning, futility=None, rule="final")
-    d, wider = group.problem.d, geometric(m, 1.5)
-    W, V = host_generator(key).standard_normal((2, m, d)).astype(np.float32)  # on the host: nothing is compiled
-    start = MLPMemory(jnp.asarray(pad_rows(W * d**-0.5, wider)), jnp.asarray(pad_rows(V * m**-0.5, wider)))
+    wider = geometric(m, 1.5)
+    if len(group) > LOOKED:  # most are learnt in the last quarter, and a look is a sample: no early verdict
+        learning, wider = replace(learning, futility=None, rule="final"), padded(m)  # and to compile is a small part
+    W, V = _random(m, group.problem.d, key)
+    start = MLPMemory(jnp.asarray(pad_rows(W, wider)), jnp.asarray(pad_rows(V, wider)))
     task = StoreSampled.of(group.problem, margin=MARGIN, also=group.also)
-    hear = None if listener is None else lambda _, steps_done, share, seen: listener(steps_done / steps, share)
+    hear = None if listener is None else lambda i, steps_done, *seen: listener(i, steps_done / steps, *seen)
     lr = learning.lr * min(1.0, (NARROW / m) ** 0.5)
     (run,) = fit([Member(start, task, key, lr)], learning, listener=hear)
     W, V = np.asarray(run.model.W)[:m], np.asarray(run.model.V)[:m]
-    memory = MLPMemory(jnp.asarray(W), jnp.asarray(V))
-    if run.status == "diverged" or not many:
-        return memory, 0.0 if run.status == "diverged" else run.final
-    won = won_by(memory, task, LEAST)
-    if won.mean() < goal:
-        memory = mended(memory, group.problem, won, MARGIN)
-        won = won_by(memory, task, LEAST)
-    return memory, float(won.mean())
+    return MLPMemory(jnp.asarray(W), jnp.asarray(V)), 0.0 if run.status == "diverged" else run.final
+
+
+def _random(m: int, d: int, key: PRNGKeyArray) -> tuple[np.ndarray, np.ndarray]:
+    """W and V before training. On the host: nothing is compiled."""
+    W, V = host_generator(key).standard_normal((2, m, d)).astype(np.float32)
+    return W * d**-0.5, V * m**-0.5
+
+
+def _grown(memory: MLPMemory, m: int, key: PRNGKeyArray) -> MLPMemory:
+    """With as many more neurons as make it m. They hear as loudly as the others, and say nothing yet."""
+    W, V = np.asarray(memory.W), np.asarray(memory.V)
+    new = _random(m - len(W), W.shape[1], key)[0]
+    new *= np.linalg.norm(W, axis=1).mean() / np.linalg.norm(new, axis=1).mean()
+    return MLPMemory(jnp.asarray(np.concatenate([W, new])), jnp.asarray(pad_rows(V, m)))
 
 
 def join(gates: Gates, groups: Sequence[FactGroup], memories: Sequence[MLPMemory], d: int) -> MLPMemory:

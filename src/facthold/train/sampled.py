@@ -1,6 +1,5 @@
 """Storing many associations: batches instead of all inputs, drawn rivals instead of all outputs."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -94,17 +93,6 @@ class StoreSampled(Task):
         rivals = jnp.where(offered, scores, -jnp.inf)
         rivals = rivals.at[jnp.arange(len(inputs))[:, None], self.also[inputs]].set(-jnp.inf)
         return (target[:, 0] - rivals.max(axis=1)) > self.margin
-
-
-def won_by(model: Memory, task: StoreSampled, margin: float) -> Bool[np.ndarray, " N"]:
-    """Which of all inputs have their output above all rivals by ``margin``. No sample, unlike a look."""
-    task = eqx.tree_at(lambda t: t.margin, task, jnp.asarray(np.float32(margin)))
-    n = int(task.n_inputs)
-    blocks = [np.arange(i, i + BLOCK) % n for i in range(0, n, BLOCK)]
-    return np.concatenate([np.asarray(_won(task, model, jnp.asarray(block))) for block in blocks])[:n]
-
-
-_won = eqx.filter_jit(StoreSampled.won)
 
 
 def _beside(f: Int[np.ndarray, " N"], also: Int[np.ndarray, "extra 2"]) -> Int[np.ndarray, "N k"]:
