@@ -1,14 +1,16 @@
 """Write docs/results.json and, from it, docs/findings.md: `make findings`.
 
 What a claim or a quoted figure says is kept as text, with a digest of the cells that it is of, and is all that the page
-reads. Where cells or words are other than those of the last time, they are computed first, into a store in out/ (it
-goes on where it was stopped; ``--all``: everything, hours from nothing). What the store holds is judged and fitted by
+reads. Of a figure there is also a digest of the code that finds its words. Where cells or words are other than those of
+the last time, they are computed first, into a store in out/ (it goes on where it was stopped; ``--all``: everything,
+hours from nothing). What the store holds is judged and fitted by
 the code as it is; of what it lacks, the text stays. ``--check`` reads and writes nothing else: exit code 1 where the
-page is not what the results say.
+page is not what the results say, or a figure says its notes in another way.
 """
 
 import argparse
 import hashlib
+import inspect
 import json
 import re
 import subprocess
@@ -46,6 +48,34 @@ def digests() -> dict[str, str]:
     return found | {f"figure {f.name}": digest(f.cells(f.grid(PRESET))) for f in figures}
 
 
+def wordings() -> dict[str, str]:
+    """Of every quoted figure: a digest of the code that says and fits. Its notes may be others where it is another."""
+    found = {}
+    for name in QUOTED:
+        sources: dict[str, str] = {}
+        for function in (registry.figure(name).says, registry.figure(name).fits):
+            _gather(function, sources)
+        found[name] = hashlib.sha256("".join(sources[key] for key in sorted(sources)).encode()).hexdigest()[:12]
+    return found
+
+
+def _gather(function: Any, sources: dict[str, str]) -> None:
+    """The source of a function of the studies, and of all of theirs that it calls; and the constants that it names."""
+    key = f"{function.__module__}.{function.__qualname__}"
+    if key in sources or not function.__module__.startswith("facthold.studies"):
+        return
+    sources[key] = inspect.getsource(function)
+    codes = [function.__code__]
+    for code in codes:  # with those of its comprehensions
+        codes += [inner for inner in code.co_consts if inspect.iscode(inner)]
+        for word in code.co_names:
+            value = function.__globals__.get(word)
+            if inspect.isfunction(value):
+                _gather(value, sources)
+            elif isinstance(value, str | int | float | tuple | dict) and " at 0x" not in repr(value):
+                sources[f"{function.__module__}.{word}"] = f"{word} = {value!r}"
+
+
 def outdated(results: Said) -> tuple[list[str], list[str]]:
     """The claims and the quoted figures of which the results say nothing, or something of other cells or words."""
     now, then = digests(), results["cells"]
@@ -55,7 +85,8 @@ def outdated(results: Said) -> tuple[list[str], list[str]]:
         if f"claim {id}" not in same
         or any(results["claims"][id][word] != getattr(claim, word) for word in ("statement", "place", "changed"))
     ]  # fmt: skip
-    return claims, [name for name in QUOTED if f"figure {name}" not in same]
+    words, said = wordings(), results["words"]
+    return claims, [name for name in QUOTED if f"figure {name}" not in same or words[name] != said.get(name)]
 
 
 def compute(claims: Sequence[str], figures: Sequence[str], store: Path) -> None:
@@ -71,15 +102,18 @@ def compute(claims: Sequence[str], figures: Sequence[str], store: Path) -> None:
 
 def collect(store: Path, before: Said) -> dict[str, Any]:
     """What the stored rows say, by the judges and the fits as they are; and what was said before of all others."""
-    claims, figures = dict(before["claims"]), dict(before["figures"])
+    claims, figures, drawn = dict(before["claims"]), dict(before["figures"]), dict[str, Said]()
     if store.exists():
         judged = api.verify(preset=PRESET, store=store, compute=False)
         claims |= {one.id: dict(one.as_json()) for one in judged if one.verdict != "not run"}
-        figures |= {name: said for name in QUOTED if (said := _drawn(name, store))}
+        drawn = {name: said for name in QUOTED if (said := _drawn(name, store))}
+        figures |= drawn
     of = {f"claim {id}" for id in claims} | {f"figure {name}" for name in figures}
+    words = before["words"] | {name: code for name, code in wordings().items() if name in drawn}
     return {
         "preset": PRESET, "cells": {name: cells for name, cells in digests().items() if name in of},
         "claims": {id: claims[id] for id in registry.claims() if id in claims},
+        "words": {name: words[name] for name in QUOTED if name in words},
         "figures": {name: figures[name] for name in QUOTED if name in figures},
     }  # fmt: skip
 
@@ -159,7 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.check:
         same = PAGE.read_text() == render(before)
         print("docs/findings.md says what the results say" if same else "docs/findings.md is not: run make findings")
-        return int(not same)
+        if changed := [name for name, code in wordings().items() if before["words"].get(name) != code]:
+            print(f"the notes of {', '.join(changed)} may be others now: run make findings")
+        return int(not same or bool(changed))
     compute(*((list(registry.claims()), QUOTED) if given.all else outdated(before)), STORE)
     results = collect(STORE, before)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")

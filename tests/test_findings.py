@@ -10,11 +10,14 @@ import pytest
 
 from facthold.lab.claim import MEANINGS
 from facthold.lab.registry import claims
+from facthold.studies.scaling import scaling
 
 DOCS = Path(__file__).parents[1] / "docs"
 NOT_MEASURED: tuple[str, ...] = ()
 """Claims and quoted figures that have not been measured at preset quick yet: the page names them, and the README does
 not say what they say."""
+OLD_WORDS: tuple[str, ...] = ("task", "efficiency", "scaling")
+"""Quoted figures whose code says more than their notes of the last run: `make findings` draws them again."""
 KINDS = ("outer products", "solved", "trained")  # of heads
 QUOTED = (
     ("docs/tour.md", r"store ([\d.]+) bits each", "efficiency", r"([\d.]+) bits per weight", 2),
@@ -66,6 +69,26 @@ def test_the_results_are_of_the_cells_as_they_are(page: dict[str, Any], results:
     now = page["digests"]()
     assert results["cells"] == {name: now.get(name) for name in results["cells"]}, "run make findings"
     assert {name.partition(" ")[2] for name in set(now) - set(results["cells"])} == set(NOT_MEASURED)
+
+
+@pytest.mark.slow
+def test_the_notes_are_by_the_code_as_it_is(page: dict[str, Any], results: dict[str, Any]) -> None:
+    now = page["wordings"]()
+    assert {name for name in now if results["words"].get(name) != now[name]} == set(OLD_WORDS), "run make findings"
+    assert set(OLD_WORDS) <= set(page["outdated"](results)[1])
+
+
+def test_other_words_of_a_figure_are_noticed(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of what it calls, and of constants, too; drawing is none of it."""
+    before = page["wordings"]()
+    monkeypatch.setattr(scaling, "slopes", lambda found: [])
+    assert {name for name, code in page["wordings"]().items() if code != before[name]} == {"scaling"}
+    monkeypatch.undo()
+    monkeypatch.setitem(scaling.WORDS, "p", "q as p")
+    assert {name for name, code in page["wordings"]().items() if code != before[name]} == {"scaling"}
+    monkeypatch.undo()
+    monkeypatch.setattr(scaling, "plot", lambda rows: None)
+    assert page["wordings"]() == before
 
 
 def test_the_results_are_of_the_claims_as_they_are(results: dict[str, Any]) -> None:

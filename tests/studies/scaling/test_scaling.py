@@ -151,6 +151,15 @@ def test_claims_by_rows(claim: str, rows: list[Row], verdict: Verdict) -> None:
     assert BY_ID[claim].judge(rows).verdict == verdict
 
 
+def test_what_is_stored_of_a_figure_is_drawn_whatever_is_missing() -> None:
+    """Without some of the draws of what W holds the first k tokens have no error there."""
+    rows = [r for r in over_d() if not ("stored" in r and r["d"] == 16)]
+    assert [d for d, _ in measured(rows, FIRST, 1000, "d")] == [64, 256]
+    assert [d for d, _ in measured(rows, P, 1000, "d")] == [16, 64, 256]
+    assert FIGURE.says(rows)
+    FIGURE.plot(rows)
+
+
 def test_points_over_n_and_over_d_are_told_apart() -> None:
     assert {type(cell) for cell in FIGURE.cells(PRESETS["smoke"])} == {SchemeError, ExpectedError, StoredError}
     wide = [{"N": 1000, "d": d, "n": 5000, **SIZES, "errors": {SEEN: [0.1, 0.2]}} for d in (32, 64)]

@@ -1,7 +1,7 @@
 """Memory schemes on heavy-tailed data: the error against the number of samples and against the dimension."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -88,9 +88,11 @@ def size_cells(grid: Grid) -> list[Cell]:
 
 def measured(rows: Sequence[Values], name: str, N: int, over: str) -> list[tuple[int, Mean]]:
     """The mean error of a scheme and its standard error, by n or by d. Of the first k tokens, what is stored comes from
-    the cells that have many draws for it."""
-    mean = partial(_with_stored, rows) if name == FIRST else lambda r: mean_and_error(r["errors"][name])
-    return sorted((r[over], mean(r)) for r in _along(rows, "errors", name, N, over))
+    the cells that have many draws for it; sizes at which these are missing are left out."""
+    stored = {(r["N"], r["d"]): r["error"] for r in rows if "stored" in r}
+    ours = [r for r in _along(rows, "errors", name, N, over) if name != FIRST or (r["N"], r["d"]) in stored]
+    mean = partial(_with_stored, stored) if name == FIRST else lambda r: mean_and_error(r["errors"][name])
+    return sorted((r[over], mean(r)) for r in ours)
 
 
 def expected(rows: Sequence[Values], name: str, N: int, over: str) -> dict[int, Mean]:
@@ -105,11 +107,10 @@ def _along(rows: Sequence[Values], what: str, name: str, N: int, over: str) -> l
     return [r for r in ours if (r["n"] in wide) == (over == "d")]
 
 
-def _with_stored(rows: Sequence[Values], r: Values) -> Mean:
+def _with_stored(stored: Mapping[tuple[int, int], Mean], r: Values) -> Mean:
     """The error of the first k tokens in two parts, each from its own draws."""
-    (stored,) = [o["error"] for o in rows if "stored" in o and (o["N"], o["d"]) == (r["N"], r["d"])]
-    rest = mean_and_error(r["not_held"][FIRST])
-    return stored[0] + rest[0], math.hypot(stored[1], rest[1])
+    (held, error), rest = stored[r["N"], r["d"]], mean_and_error(r["not_held"][FIRST])
+    return held + rest[0], math.hypot(error, rest[1])
 
 
 def slopes(found: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
