@@ -1,11 +1,13 @@
 """A drawn point knows its row, or says that it does not; what is drawn is what Matplotlib draws."""
 
+import io
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from facthold.lab import registry, style
 from facthold.lab.interactive import panels
@@ -90,10 +92,20 @@ def test_points_bars_guides_shades_and_words_become_panels() -> None:
     assert [text["text"] for text in second["layout"]["annotations"]] == ["here"]
 
 
-def test_what_has_no_counterpart_keeps_its_picture() -> None:
-    canvas, (axes,) = style.panels(1)
-    axes.imshow([[0, 1], [1, 0]])
-    assert panels(canvas, []) is None
+def test_what_has_no_counterpart_keeps_its_part_of_the_picture() -> None:
+    canvas, (left, right) = style.panels(2)
+    left.imshow([[0, 1], [1, 0]])
+    left.figure.colorbar(left.images[0], ax=left)
+    assert panels(canvas, []) is not None  # the right one is empty, and can be drawn
+    right.plot([1, 2], [1, 2])
+    still, drawn = panels(canvas, []) or []
+    assert drawn["data"]
+    with Image.open(io.BytesIO(still["still"])) as part:
+        width, height = canvas.get_size_inches() * 160
+        assert part.height <= height
+        assert width / 4 < part.width < 0.6 * width
+    right.remove()
+    assert panels(canvas, []) is None  # nothing of it can be touched: the whole picture stays
 
 
 @pytest.mark.parametrize(

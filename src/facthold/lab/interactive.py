@@ -1,9 +1,10 @@
 """A Matplotlib figure as plotly's panels: one for each axes, so that they can stand side by side or below each other.
 
-What has no counterpart (heat maps, contours) has no panel, and keeps its picture. A point says on a touch from which
-cell it comes, with the cell's seeds, where `lab.tracing` knows it.
+What has no counterpart (heat maps, contours) is a panel with its own part of the picture. A point says on a touch
+from which cell it comes, with the cell's seeds, where `lab.tracing` knows it.
 """
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,18 +20,34 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
+COLOURBAR = "<colorbar>"  # as Matplotlib names it
 MOST_SEEDS = 8  # that are named
 VALUES = ("N", "stored", "facts", "size", "n_params", "accuracy", "recall")  # of a seed, the first that it has
 
 
 def panels(canvas: "Canvas", rows: Sequence[Row]) -> list[Trace] | None:
-    """The panels of a figure, as JSON values; None where one of them has no counterpart."""
-    known = Known(rows)
-    try:
-        made = [_panel(axes, known) for axes in canvas.axes if axes.axison and axes.get_visible()]
-    except NoCounterpartError:
-        return None
-    return made or None
+    """The panels of a figure, as JSON values; None where none of them has a counterpart."""
+    known, made = Known(rows), []
+    for axes in canvas.axes:
+        if axes.axison and axes.get_visible() and axes.get_label() != COLOURBAR:
+            try:
+                made.append(_panel(axes, known))
+            except NoCounterpartError:
+                made.append({"title": "", "name": as_text(axes.get_title()), "still": _still(canvas, axes)})
+    return made if any("data" in panel for panel in made) else None
+
+
+def _still(canvas: "Canvas", axes: "Axes") -> bytes:
+    """The part of the picture that a panel takes, with the scale of its colours."""
+    from matplotlib.transforms import Bbox
+
+    of = [one for one in axes.images + list(axes.collections) if getattr(one, "colorbar", None) is not None]
+    parts = [axes, *(one.colorbar.ax for one in of)]
+    canvas.draw_without_rendering()
+    box = Bbox.union([part.get_tightbbox() for part in parts]).padded(4)
+    picture = io.BytesIO()
+    canvas.savefig(picture, format="png", dpi=160, bbox_inches=box.transformed(canvas.dpi_scale_trans.inverted()))
+    return picture.getvalue()
 
 
 class Known:
@@ -113,6 +130,8 @@ def _axis(axis: Any, label: str, limits: tuple[float, float]) -> Trace:
     """Range, ticks and title. Ticks that have words keep them; others are plotly's, which follow a zoom."""
     scale = axis.get_scale()
     if scale not in ("log", "linear"):
+        raise NoCounterpartError
+    if scale == "log" and min(limits) <= 0:
         raise NoCounterpartError
     shown = [math.log10(limit) for limit in limits] if scale == "log" else list(limits)
     made: Trace = {"type": scale, "range": [short(limit) for limit in shown], "title": {"text": as_html(label)}}

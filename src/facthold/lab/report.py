@@ -107,7 +107,10 @@ def _panels(drawn: "Drawn") -> list[dict[str, Any]] | None:
 
     canvas = drawn.figure.plot([TracedRow(row, i) for i, row in enumerate(drawn.rows)])
     style.settle(canvas)
-    return panels(canvas, drawn.rows)
+    made = panels(canvas, drawn.rows)
+    return made and [
+        panel | {"still": as_uri(smaller(panel["still"]), "image/png")} if "still" in panel else panel for panel in made
+    ]
 
 
 def plotly() -> str:

@@ -252,7 +252,7 @@ FIGURES = (
         plot_fixed,
         fixed_fits,
         sees="With a fixed number of outputs N itself, and no longer N ln N, should grow as the parameters do.",
-        differs="The map is that of the authors' code, floor(32 i / N); their text says i mod 32 (`map = \"mod\"` in a "
+        differs="The map is that of the authors' code, floor(32 i / N); their text says i mod 32 (map = \"mod\" in a "
              "config). Sizes of preset quick are smaller than theirs.",
     ),
     Figure(

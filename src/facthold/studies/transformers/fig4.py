@@ -118,7 +118,7 @@ CAPTION = (
 SEES = "Facts grow in proportion to parameters, near the authors' line, for every shape of transformer."
 DIFFERS = (
     "The protocol is that of the authors' code; preset quick trains for half as long, at fewer sizes. A run "
-    'counts by every fact, where the authors ask 1,024 drawn prompts (`rule = "authors"` in a config).'
+    'counts by every fact, where the authors ask 1,024 drawn prompts (rule = "authors" in a config).'
 )
 
 
