@@ -59,6 +59,14 @@ def test_formulas_are_mathml_and_none_is_left(pages: dict[str, str]) -> None:
     assert pages["theorem-1.md"].count("<math") >= 10
 
 
+def test_every_slip_has_a_page(pages: dict[str, str]) -> None:
+    """The lists of slips, in the pages that the generator reads them from."""
+    for name, heading in (("findings", "the paper's text"), ("dynamics", "appendix D"), ("limits", "appendix E")):
+        part = (ROOT / "docs" / f"{name}.md").read_text().split(f"## Slips in {heading}\n")[1].split("\n## ")[0]
+        for entry in re.findall(r"^(?:- |\d+\. )(.*)$", part, re.MULTILINE):
+            assert any(entry in page for page in pages.values()), entry
+
+
 def test_what_is_not_there_is_an_error(made: dict[str, Any]) -> None:
     with pytest.raises(KeyError, match=r"which .*linear\.py does not define"):
         made["included"]("construct.linear.nothing")
