@@ -240,6 +240,10 @@ def test_a_dry_run_refuses_the_outputs_that_the_run_would(
     arguments: list[str], files: dict[str, bytes], refuses: Callable[..., str]
 ) -> None:
     assert "t.csv is a file, not a folder" in refuses(*arguments, "--preset", "smoke", "--dry-run", "-o", "t.csv")
+    if arguments[0] == "reproduce":
+        assert "is not a facthold model" in refuses(
+            *arguments, "--preset", "smoke", "--dry-run", "--model", "llama.safetensors"
+        )
 
 
 OTHERS = [

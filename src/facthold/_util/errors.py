@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 LONGEST = 60  # characters that an error shows of what it was given
+MOST_NAMES, FEW_NAMES = 50, 12  # names that an error lists at most; where there are more, the nearest alone
 LARGEST = 2**53  # of whole numbers: every number format has these exactly
 CONTROLS = ("Cc", "Zl", "Zp")  # categories in Unicode of what does something, such as to ring or to end a line
 DIRECTIONS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")  # what turns the letters after it around
@@ -94,7 +95,11 @@ def unknown(what: str, name: str | Sequence[str], known: Iterable[str]) -> Value
     near = [difflib.get_close_matches(one[:LONGEST], names, n=1) for one in strays if isinstance(one, str)]
     likely = " and ".join(dict.fromkeys(repr(one) for found in near for one in found))
     hint = f"did you mean {likely}? " if likely else ""
-    return ValueError(f"unknown {what} {', '.join(map(brief, strays))}; {hint}choose one of: {', '.join(names)}")
+    few, more = names, ""
+    if len(names) > MOST_NAMES:
+        few = difflib.get_close_matches(str(strays[0])[:LONGEST], names, n=FEW_NAMES, cutoff=0.0)
+        more = f" and {len(names) - len(few)} more"
+    return ValueError(f"unknown {what} {', '.join(map(brief, strays))}; {hint}choose one of: {', '.join(few)}{more}")
 
 
 def shorten(text: str, most: int = LONGEST) -> str:

@@ -23,6 +23,7 @@ from facthold.cli.printing import (
     stands,
     working,
 )
+from facthold.facts.contents import check_readable
 from facthold.lab.fields import Between
 from facthold.lm.fetch import SMOLLM2, TINY, MissingModel, fetch, missing, name_of
 
@@ -146,6 +147,7 @@ def ask(
 
 
 def _lines(file: Path) -> list[str]:
+    check_readable(file, "a file of prompts")
     try:
         lines = [line for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

@@ -22,6 +22,7 @@ from facthold.lab.claim import MEANINGS, Judged
 from facthold.lab.pace import Pace, stored_pace
 from facthold.lab.places import Place
 from facthold.lab.store import DEFAULT_STORE, default_store_path
+from facthold.lab.summary import show as show_model
 from facthold.lm.fetch import SMOLLM2, TINY
 from facthold.measure.scaling import NO_INTERVAL, Fit
 from facthold.studies.lm.base import instead
@@ -176,6 +177,8 @@ def reproduce(
         files = api.report_files(wanted, preset, changes, output)
         writable(output, files, api.path_of(store))
         if dry:
+            if model is not None:
+                show_model(model, output / api.REPORT)  # raises, as it would when this is run
             return dry_run("figures and claims", api.all_cells(wanted, claims, preset, changes), store, place)
         api.check_store(store)
         say_replaced(*files)
@@ -263,7 +266,7 @@ def read_config(path: Path | None, names: Sequence[str], preset: str) -> Mapping
     except OSError as error:
         raise FactholdError(f"cannot read the config file {path}: {error.strerror}; give another") from error
     except UnicodeDecodeError as error:
-        raise FactholdError(f"cannot read the config file {path}: {error}; save it as text in UTF-8") from error
+        raise FactholdError(f"cannot read the config file {path}: it is not text in UTF-8; save it as that") from error
     except ValueError as error:  # also of a number with thousands of digits, which Python refuses
         raise FactholdError(f"{path} is not TOML: {error}") from error
     except RecursionError:
