@@ -163,10 +163,10 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         for name, N, found in curves(rows, over):
             if largest != N:
                 continue
-            axes.errorbar(
-                [size for size, _ in found], [m for _, (m, _) in found], yerr=[_bar(error) for _, (_, error) in found],
-                markersize=5, linewidth=1, label=WORDS[name], **style.mark(order.index(name)),
-            )  # fmt: skip
+            x, means = zip(*found, strict=True)
+            y, errors = zip(*means, strict=True)
+            look = style.mark(order.index(name))
+            axes.errorbar(x, y, yerr=_bars(errors), markersize=5, linewidth=1, label=WORDS[name], **look)
             exact = sorted(expected(rows, name, N, over).items())
             style.guide(axes, [size for size, _ in exact], [m for _, (m, _) in exact], "", color=_colour(name))
         style.guide(axes, [], [], "the same, expected exactly")
@@ -179,9 +179,9 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
     return canvas
 
 
-def _bar(error: float) -> float:
-    """Two standard errors; one seed has none, and no bar."""
-    return 2 * error if math.isfinite(error) else math.nan
+def _bars(errors: Sequence[float]) -> list[float] | None:
+    """Two standard errors; where there is one seed, there are none, and no bars."""
+    return [2 * error for error in errors] if all(map(math.isfinite, errors)) else None
 
 
 def _colour(name: str) -> str:
