@@ -268,7 +268,8 @@ def read_config(path: Path | None, names: Sequence[str], preset: str) -> Mapping
     except UnicodeDecodeError as error:
         raise FactholdError(f"cannot read the config file {path}: it is not text in UTF-8; save it as that") from error
     except ValueError as error:  # also of a number with thousands of digits, which Python refuses
-        raise FactholdError(f"{path} is not TOML: {error}") from error
+        shown = hint("list", figure=asked[0])
+        raise FactholdError(f"{path} is not TOML ({error}); a config is what this prints: {shown}") from error
     except RecursionError:
         raise FactholdError(f"{path} is nested too deeply; a key has a number, a name or a list of these") from None
     for name, table in tables.items():
