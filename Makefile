@@ -59,7 +59,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 
 docs: $(STAMP)
-	$(BIN)/python docs/website/make.py -o out/site
+	$(BIN)/python docs/website/make.py --run -o out/site
 
 lm-test: $(STAMP)
 	$(BIN)/python -m pytest -m real_lm -rs tests/lm/test_real.py

@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import reference
+import running
 import statements
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +43,7 @@ def links(text: str, source: Path) -> str:
     return LINK.sub(moved, text)
 
 
-def write_pages(into: Path, model: Path | None) -> None:
+def write_pages(into: Path, model: Path | None, run: bool) -> None:
     """Everything that Zensical reads, in one folder."""
     for path in [*DOCS.glob("*.md"), *(ROOT / name for name in ROOT_PAGES)]:
         name = ROOT_PAGES.get(str(path.relative_to(ROOT)), path.name)
@@ -53,6 +54,8 @@ def write_pages(into: Path, model: Path | None) -> None:
     (into / "tutorial-own-facts.md").write_text(notebook(ROOT / "examples" / "countries.ipynb"))
     for name, text in statements.pages():
         (into / name).write_text(text)
+    for path in into.glob("tutorial-*.md") if run else ():
+        path.write_text(running.with_outputs(path.read_text()))
     for name, to in FILES.items():
         shutil.copy(ROOT / name, into / to)
     ours = [path for kind in ("*.css", "*.js", "*.md") for path in HERE.glob(kind)]
@@ -75,7 +78,7 @@ def config() -> str:
     return text.replace("    # statements: one line for each, by make.py", "\n".join(lines))
 
 
-def build(output: Path, model: Path | None) -> None:
+def build(output: Path, model: Path | None, run: bool) -> None:
     """The site in ``output``; what it is made from in ``output`` with -pages behind its name."""
     if find_spec("zensical") is None:
         raise SystemExit("the site needs Zensical: pip install 'facthold[docs]'")
@@ -83,7 +86,7 @@ def build(output: Path, model: Path | None) -> None:
     shutil.rmtree(work, ignore_errors=True)
     pages = work / "pages"
     pages.mkdir(parents=True)
-    write_pages(pages, model)
+    write_pages(pages, model, run)
     (work / "zensical.toml").write_text(config())
     done = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict"], cwd=work, capture_output=True)
     if done.returncode:
@@ -99,9 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--model", type=Path, help="of the page that is shown (default: out/countries.safetensors, or a new one)"
     )
+    parser.add_argument("--run", action="store_true", help="run the tutorials, and show what their code prints")
     given = parser.parse_args(arguments)
     output, made = given.output.resolve(), ROOT / "out" / "countries.safetensors"
-    build(output, given.model or (made if made.exists() else None))
+    build(output, given.model or (made if made.exists() else None), given.run)
     print(f"written: open {output / 'index.html'} in a browser")
 
 

@@ -79,6 +79,15 @@ def test_links_that_lead_nowhere_end_it(make: dict[str, Any], tmp_path: Path, mo
     assert not (tmp_path / "site").exists()
 
 
+def test_tutorials_show_what_their_code_prints(make: dict[str, Any]) -> None:
+    page = "Text.\n\n```python\nx = 2\nprint(x)\n```\n\nMore.\n\n```python\nassert x\n```\n\n```python\nx + 1\n```\n"
+    shown = make["running"].with_outputs(page)
+    assert re.findall(r"```text\n(.*?)\n```", shown) == ["2", "3"]
+    assert re.sub(r"\n\n```text\n.*?\n```", "", shown) == page
+    with pytest.raises(AssertionError):
+        make["running"].with_outputs("```python\nassert False\n```")
+
+
 def test_the_readme_is_two_screens() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 90
 
