@@ -30,9 +30,9 @@ def _linear(rows: Rows) -> str:
     found = sorted((r for r in rows if not r["m"] and r["N"]), key=lambda r: r["d"])
     first, last = (bounds.guide_constant(r["N"], figures.size(r)) for r in (found[0], found[-1]))
     return (
-        f"Trained linear memories recall 99% of N associations with c N ln N = d² and c = {_within(fit)}, where the "
-        f"authors draw {bounds.LINEAR_CONSTANT}; c is no constant yet: it goes from {first:.2f} at d = {found[0]['d']} "
-        f"to {last:.2f} at d = {found[-1]['d']}."
+        "Trained linear memories, which are one matrix of d x d weights, recall 99% of N associations with "
+        f"c N ln N = d² and c = {_within(fit)}; the authors draw {bounds.LINEAR_CONSTANT}. It is no constant yet: it "
+        f"goes from {first:.2f} at d = {found[0]['d']} to {last:.2f} at d = {found[-1]['d']}."
     )
 
 
@@ -74,7 +74,7 @@ def _ladder(rows: Rows) -> str:
     order = sorted(per, key=lambda name: per[name])
     built = max((name for name in order if not name.startswith("train:")), key=lambda name: per[name])
     return (
-        f"The way a memory is made decides what it holds: {per[order[0]]:.4f} associations per parameter by "
+        f"How a memory is made decides how many associations it holds per parameter: {per[order[0]]:.4f} by "
         f"{figures.in_words(order[0])}, {per[built]:.3f} by {figures.in_words(built)} as the best without training, "
         f"{per[order[-1]]:.3f} by {figures.in_words(order[-1])}."
     )
@@ -124,13 +124,13 @@ def _judged(id: str, words: str) -> Callable[[Rows], str]:
 
 
 FINDINGS = (
+    Finding("stages", "fig5", _stages),
+    Finding("ladder", "ladder", _ladder),
+    Finding("bits", "ladder", _bits),
     Finding("linear", "fig1", _linear),
     Finding("mlp", "fig1", _mlp),
     Finding("fixed-outputs", "fig6", _fixed),
     Finding("any-linear", "sharp", _sharp),
-    Finding("ladder", "ladder", _ladder),
-    Finding("bits", "ladder", _bits),
-    Finding("stages", "fig5", _stages),
     Finding("facts", "fig4", _facts),
     Finding("step", "gradient-step", _judged("gradient-step", "The outer product is one gradient step from zero")),
     Finding("one-solve", "layerwise", _judged("layerwise", "Parameters per fact that one convex solve per layer "

@@ -102,9 +102,9 @@ def plot(rows: Sequence[Values]) -> "style.Canvas":
         _panel(axes, ours, f"{model} memory", f"{of}, ${symbol}$", law, label)
     found = sorted((r for r in linear if r["N"] is not None), key=size)
     for r in found:  # the constant drifts with d: show it at each point, where there is room
-        c, side = bounds.guide_constant(r["N"], size(r)), "left" if r is found[0] else "right"
-        left.annotate(f"c={c:.2f}", (size(r), r["N"]), (7 if side == "left" else -7, 4), textcoords="offset points",
-                      ha=side, va="bottom", fontsize=7.5)  # fmt: skip
+        c, first = bounds.guide_constant(r["N"], size(r)), r is found[0]
+        left.annotate(f"c={c:.2f}", (size(r), r["N"]), (5, 6) if first else (-7, 4), textcoords="offset points",
+                      ha="left" if first else "right", va="bottom", fontsize=7.5)  # fmt: skip
     return canvas
 
 
