@@ -42,7 +42,8 @@ KINDS = {
     "LmTaught": OF_TEACHING,
 }  # of models by their class; any other is a memory
 FIRST_KEY = re.compile(r'[\[{\s]*"((?:[^"\\]|\\.)*)"\s*:')  # of JSON: of the object that it is, or of the first in it
-GROWING = (("key", "kind", "version"), ("step", "loss"))  # stored results, and what `watch` has seen
+OF_RUN = ("step", "loss", "relation_loss")  # more than what a log of anybody's training begins with
+GROWING = (("key", "kind", "version"), OF_RUN)  # stored results, and what `watch` has seen
 LOOKED = 4096  # bytes at the start of a file that say what it is
 LONGEST_NAME = 200  # bytes: file systems take 255, and what is written beside it first has a longer name
 ROOM = 1 << 18  # bytes that a disk must take before anything is computed for it

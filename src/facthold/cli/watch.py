@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from facthold._util.errors import FactholdError
-from facthold._util.files import GIF, as_csv, table_of, writing
+from facthold._util.files import GIF, OF_RUN, as_csv, table_of, writing
 from facthold.cli import options as o
 from facthold.cli.app import check_apart, command
 from facthold.cli.ending import heed
@@ -102,7 +102,7 @@ def watch(
     if question and len(question) > MOST_QUESTIONS:
         raise ValueError(f"{len(question)} times --question is too often; ask at most {MOST_QUESTIONS}")
     if output is not None:
-        for path, kind in zip(paths(output), (table_of(("step", "loss")), GIF), strict=True):
+        for path, kind in zip(paths(output), (table_of(OF_RUN), GIF), strict=True):
             check_apart({"facts": facts, "output": path})
             writable_file(path, kind)
     table, name = _read(facts, relations, subjects, seed, on_conflict)
