@@ -1,5 +1,6 @@
 """The NumPy forward pass against the transformer itself, and its verdicts against a plain arg max."""
 
+import threading
 from collections.abc import Callable
 
 import jax
@@ -8,13 +9,24 @@ import numpy as np
 import pytest
 
 import known
+from facthold._util import runtime
 from facthold._util.errors import FactholdError
 from facthold.facts.problem import FactualRecall, factual_recall
 from facthold.facts.table import FactTable
 from facthold.measure.fact_recall import fact_margins
 from facthold.memory.activations import Polynomial
+from facthold.models import judge as judging
 from facthold.models.forward import Forward, prompts, table_prompts, word_tokens
-from facthold.models.judge import NONE, contest, find_rows, judge, judge_table, right_answers, verdicts
+from facthold.models.judge import (
+    NONE,
+    contest,
+    find_rows,
+    judge,
+    judge_table,
+    recalled_beside,
+    right_answers,
+    verdicts,
+)
 from facthold.models.transformer import Transformer
 from known import Known
 
@@ -73,6 +85,51 @@ def test_blocks_are_parts_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(whole.said, parts.said)
     np.testing.assert_allclose(whole.margin, parts.margin, rtol=1e-12)
     np.testing.assert_allclose(whole.probability, parts.probability, rtol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_blocks_are_judged_side_by_side_with_the_same_digits(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, problem = known.countries()
+    monkeypatch.setattr("facthold.models.forward.BLOCK", 2000)
+    forward, tokens, rows = Forward.of(model, problem), table_prompts(problem)[0], np.arange(len(problem.table))
+    one_by_one = [judge(forward, tokens[at], rows[at], probabilities=True) for at in forward.parts(tokens)]
+    assert len(one_by_one) > 3
+    monkeypatch.setattr(runtime, "_threads", threads)
+    names = set()
+    real = Forward.states
+    monkeypatch.setattr(Forward, "states", lambda *a: names.add(threading.current_thread().name) or real(*a))
+    told = judge(forward, tokens, rows, probabilities=True)
+    for part in ("said", "right", "rival", "margin", "probability"):
+        np.testing.assert_array_equal(getattr(told, part), np.concatenate([getattr(one, part) for one in one_by_one]))
+    assert any("side" in name for name in names) == (threads > 1)
+
+
+def test_an_error_in_one_of_many_parts_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        runtime.side_by_side(lambda x: 1 / x, [2, 1, 0, 1])
+
+
+@pytest.mark.parametrize("noise", [0, 4])
+def test_what_is_proved_by_a_prompt_beside_is_what_is_asked(
+    model_and_problem: Known, noise: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not heads hear the noise, and for margins of either sign; hardly any is asked where they do not."""
+    model, problem = model_and_problem
+    forward, table = Forward.of(model, problem), problem.table
+    rows, long = np.arange(len(table)), table_prompts(problem)[0]
+    tokens = prompts(problem, table.subjects, table.relations, noise=noise, seed=9)
+    told, margin = judge(forward, tokens, rows), judge(forward, long, rows).margin
+    asked: list[int] = []
+    real = judging.judge_outputs
+    monkeypatch.setattr(judging, "judge_outputs", lambda f, F, at, **named: asked.append(len(at)) or real(f, F, at))
+    found = recalled_beside(forward, tokens, rows, long, margin)
+    np.testing.assert_array_equal(found, told.recalled)
+    assert sum(asked) >= (margin <= 0).sum()
+    moved = np.linalg.norm(forward.states(tokens).F - forward.states(long).F, axis=1)
+    if 4 * np.linalg.norm(problem.U, axis=1).max() * moved.max() < margin.min():
+        assert not asked
+    elif moved.min() > np.abs(margin).max():
+        assert sum(asked) == len(table)
 
 
 def test_verdicts_against_a_plain_arg_max(model_and_problem: Known) -> None:

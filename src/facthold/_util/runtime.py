@@ -10,8 +10,11 @@ import platform
 import sys
 import time
 import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 XLA_FLAG = "--xla_cpu_multi_thread_eigen=false"
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -23,6 +26,11 @@ CACHE_SETTINGS = {"jax_persistent_cache_min_compile_time_secs": 0.0, "jax_persis
 CACHE_BYTES = 1 << 29  # a larger folder is cut down to half of this: 512 MiB are some ten thousand programs
 CACHE_LOOK = 3600.0  # seconds between two looks at its size, by whichever process comes first
 MAPS_SHARE = 0.3  # of its memory maps, above which a process drops programs; the rest is for what runs until then
+
+_threads: int | None = None  # what `fix_threads` has set
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def configure() -> None:
@@ -45,7 +53,26 @@ def fix_threads(n: int) -> None:
     Where one program runs at a time, a second thread costs more than it brings: the operations of a small model take
     microseconds, and handing them over takes as long. A search at d = 16 in a worker is quicker by a quarter for it.
     """
+    global _threads
+    _threads = n
     os.environ.setdefault(XLA_POOL, str(n))
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: fewer than the machine has when it is pinned to some of them."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def side_by_side(of: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
+    """What ``of`` makes of each, in order, on all cores that this process may use. For work of NumPy, which holds no
+    lock while it computes."""
+    threads = min(_threads or usable_cores(), len(items))
+    if threads < 2:
+        return [of(item) for item in items]
+    with ThreadPoolExecutor(threads, thread_name_prefix="side") as pool:
+        return list(pool.map(of, items))
 
 
 def _keep_programs() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from facthold._util.arguments import checked
 from facthold._util.commands import count, offered
@@ -23,7 +23,7 @@ from facthold.knowledge.model import Model
 from facthold.measure.bits import table_bits
 from facthold.measure.capacity import find_smallest
 from facthold.models.forward import Forward, prompts
-from facthold.models.judge import judge, judge_table
+from facthold.models.judge import judge_table, recalled_beside
 from facthold.models.transformer import Transformer
 from facthold.recipes import check_recipe, fact_recipe
 from facthold.recipes.base import FactRecipe, Made, Question, Sizing
@@ -184,17 +184,20 @@ def _judged(name: str, made: Made, wish: _Wish) -> _Tried:
     verdicts = judge_table(made.model, made.problem, draws=_draws(table), seed=seed + FRESH)  # no search has seen them
     recall, margin = float(verdicts.recalled.mean()), float(verdicts.margin.min())
     if not fact_recipe(name).trained:
-        short = _short_margins(made.model, made.problem, seed + FRESH)
-        recall = min(recall, float((short > 0).mean()))
+        short = _right_in_short(made.model, made.problem, verdicts.margin[: len(table)], seed + FRESH)
+        recall = min(recall, float(short.mean()))
     return _Tried(name, made.model.n_params, seed, recall, margin)
 
 
-def _short_margins(model: Transformer, problem: FactualRecall, seed: int) -> Float[np.ndarray, "draws facts"]:
-    """The margin of each fact in short prompts."""
+def _right_in_short(
+    model: Transformer, problem: FactualRecall, margin: Float[np.ndarray, " facts"], seed: int
+) -> Bool[np.ndarray, "draws facts"]:
+    """Whether each fact is said in short prompts; ``margin``: its margin in the first long one of this seed."""
     table, forward = problem.table, Forward.of(model, problem)
     rows, lengths = np.arange(len(table)), [k for k in SHORT if k <= problem.T - 3]
+    long = prompts(problem, table.subjects, table.relations, seed=seed)
     asked = (prompts(problem, table.subjects, table.relations, noise=k, seed=seed) for k in lengths)
-    return np.stack([judge(forward, tokens, rows).margin for tokens in asked])
+    return np.stack([recalled_beside(forward, tokens, rows, long, margin) for tokens in asked])
 
 
 def _check_memory(recipe: str, table: FactTable, accuracy: float, T: int, n_noise: int | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import facthold
 from facthold._util.plugins import version_of
-from facthold.train.lanes import usable_cores
+from facthold._util.runtime import usable_cores
 
 GIT_SECONDS = 5.0  # no question to git may take longer: on a slow disk the commit is unknown rather than waited for
 

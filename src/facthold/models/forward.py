@@ -88,9 +88,12 @@ class Forward:
 
     def blocks(self, tokens: Tokens) -> Iterator[tuple[slice, States]]:
         """The states of any number of prompts, a bounded number at a time, each with its place."""
+        return ((at, self.states(tokens[at])) for at in self.parts(tokens))
+
+    def parts(self, tokens: Tokens) -> Iterator[slice]:
+        """The places of so many prompts at a time that their states are few numbers."""
         H, d_h, d = self.W_O.shape
-        for at in blocks(len(tokens), max(H * max(d_h, tokens.shape[1]), d, len(self.W), 4 * d_h)):
-            yield at, self.states(tokens[at])
+        return blocks(len(tokens), max(H * max(d_h, tokens.shape[1]), d, len(self.W), 4 * d_h))
 
     def heads(self, tokens: Tokens) -> Float[np.ndarray, "n H d_h"]:
         """The heads' outputs. A score and a value depend on the token alone, so that each token is looked at once."""
@@ -110,9 +113,10 @@ class Forward:
         return softmax(self.phi[tokens].astype(np.float64) @ self.keys.T, axis=1)
 
 
-def blocks(n: int, width: int, times: int = 1) -> Iterator[slice]:
-    """n rows of ``width`` numbers, so many at a time as fit in ``times`` `BLOCK`; one empty slice where n is 0."""
-    size = max(1, times * BLOCK // max(width, 1))
+def blocks(n: int, width: int, times: int = 1, least: int = 1) -> Iterator[slice]:
+    """n rows of ``width`` numbers, so many at a time as fit in ``times`` `BLOCK`, but ``least`` of them; one empty
+    slice where n is 0."""
+    size = max(least, times * BLOCK // max(width, 1))
     return (slice(i, min(i + size, n)) for i in range(0, max(n, 1), size))
 
 

@@ -5,6 +5,7 @@ float32's rounding leaves open which are the first two. So margins have the roun
 same embedding tie.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
@@ -12,12 +13,15 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from facthold._util.runtime import side_by_side
 from facthold.facts.problem import FactualRecall
 from facthold.facts.table import FactTable
 from facthold.models.forward import Embeddings, Forward, Tokens, Vectors, blocks, table_prompts
 from facthold.models.transformer import Transformer
 
 NONE = -1  # where there is no such output or no such row
+FEWEST = 64  # questions that are multiplied with U at once: fewer would read U again for each few of them
+ROUNDING = 1e-9  # of |F|: far above that of float64 in a score
 CANDIDATES = 3  # rivals that are scored again in float64: the last of them bounds what all others may have
 
 Part = TypeVar("Part")
@@ -73,8 +77,11 @@ def right_answers(table: FactTable, rows: Outputs) -> tuple[Pairs, Pairs]:
 
 def judge(forward: Forward, tokens: Tokens, rows: Outputs, *, probabilities: bool = False) -> Verdicts:
     """Ask every prompt, and judge it by the row of the table that it is about. Probabilities take as long again."""
-    parts = forward.blocks(tokens)
-    return joined([judge_outputs(forward, x.F, rows[at], probabilities=probabilities) for at, x in parts])
+
+    def judged(at: slice) -> Verdicts:
+        return judge_outputs(forward, forward.states(tokens[at]).F, rows[at], probabilities=probabilities)
+
+    return joined(side_by_side(judged, list(forward.parts(tokens))))
 
 
 def judge_outputs(forward: Forward, F: Vectors, rows: Outputs, *, probabilities: bool = False) -> Verdicts:
@@ -87,6 +94,29 @@ def judge_table(model: Transformer, problem: FactualRecall, *, draws: int = 1, s
     tokens = np.concatenate(table_prompts(problem, draws=draws, seed=seed))
     rows = np.tile(np.arange(len(problem.table)), draws)
     return judge(Forward.of(model, problem), tokens, rows)
+
+
+def recalled_beside(
+    forward: Forward,
+    tokens: Tokens,
+    rows: Outputs,
+    beside: Int[np.ndarray, "n longer"],
+    margin: Float[np.ndarray, " n"],
+) -> Bool[np.ndarray, " n"]:
+    """Which prompts are answered right, as `judge` says, where the same questions have these margins in the prompts
+    ``beside``. A score is u F, so a margin moves by 2 |u| |F - F'| at most: only where that leaves it open, the whole
+    vocabulary is asked again. Attention as built hardly hears noise, so that this is seldom."""
+    longest = _longest(forward.U)
+
+    def recalled(at: slice) -> Bool[np.ndarray, " n"]:
+        F, before = forward.states(tokens[at]).F, forward.states(beside[at]).F
+        moved, size = np.linalg.norm(F - before, axis=1), np.linalg.norm(before, axis=1)
+        right = margin[at] > 2 * longest * (moved + ROUNDING * size)
+        if len(open_ := np.flatnonzero(~right)):
+            right[open_] = judge_outputs(forward, F[open_], rows[at][open_]).recalled
+        return right
+
+    return np.concatenate(side_by_side(recalled, list(forward.parts(beside))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +136,22 @@ def contest(
     """The best right answer of each question and its k best rivals; ``asked`` and ``answers`` are all right pairs."""
     order = np.argsort(asked, kind="stable")
     asked, answers, parts = asked[order], answers[order], []
-    for at in blocks(len(F), max(len(U), k * U.shape[1]), 2):
+    longest = _longest(U)
+    for at in blocks(len(F), max(len(U), k * U.shape[1]), 2, FEWEST):
         here = slice(*np.searchsorted(asked, [at.start, at.stop]))
-        parts.append(_contest(U, F[at], asked[here] - at.start, answers[here], k, probabilities))
+        parts.append(_contest(U, F[at], asked[here] - at.start, answers[here], k, longest, probabilities))
     return joined(parts)
 
 
-def _contest(U: Embeddings, F: Vectors, asked: Pairs, answers: Pairs, k: int, probabilities: bool) -> Contest:
+def _longest(U: Embeddings) -> float:
+    """The norm of the longest row."""
+    return math.sqrt(np.einsum("md,md->m", U, U).max(initial=0.0))
+
+
+def _contest(
+    U: Embeddings, F: Vectors, asked: Pairs, answers: Pairs, k: int, longest: float, probabilities: bool
+) -> Contest:
+    """Of questions whose scores are held at once. ``longest``: the norm of the longest row of U."""
     # each row is divided by its size, so that no score is out of float32's range
     scale = np.maximum(np.abs(F).max(axis=1, initial=0, keepdims=True), np.finfo(np.float64).tiny)
     scores = (F / scale).astype(np.float32) @ U.T
@@ -129,7 +168,6 @@ def _contest(U: Embeddings, F: Vectors, asked: Pairs, answers: Pairs, k: int, pr
     if top.shape[1] < len(U):
         # Whatever is not among them has at most the float32 score of the last, which is at most (d + 2) eps |F| |u|
         # from the exact one.
-        longest = float(np.linalg.norm(U, axis=1).max(initial=0.0))
         rounding = (U.shape[1] + 2) * float(np.finfo(np.float32).eps) * longest * np.linalg.norm(F, axis=1)
         open_ = np.flatnonzero(np.sort(against, axis=1)[:, -2] - against[:, -1] <= 2 * rounding)
         if len(open_):

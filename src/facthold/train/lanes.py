@@ -3,19 +3,11 @@
 XLA runs the compiled loops of several lanes at once on its one CPU device, so that each is compiled once.
 """
 
-import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from facthold._util.errors import check_positive
-from facthold._util.runtime import fix_threads
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: fewer than the machine has when it is pinned to some of them."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+from facthold._util.runtime import fix_threads, usable_cores
 
 
 class Stopped(Exception):
