@@ -29,7 +29,7 @@ class Finding:
         """The sentence, as far as there are rows to make it of."""
         try:
             return self.says(rows) if rows else None
-        except (IndexError, KeyError, StopIteration, TypeError, ValueError, ZeroDivisionError):
+        except (IndexError, KeyError, StopIteration, ValueError):
             return None  # a part of the cells, or those of sizes of one's own, need not have what it asks for
 
 

@@ -83,6 +83,8 @@ def _ladder(rows: Rows) -> str:
 def _stages(rows: Rows) -> str | None:
     (linear, *_), predicted, _ = panes(rows)
     rest, level = linear["stages"]["relation"], linear["levels"]["relation"]
+    if linear["stages"]["resting"] != "relation" or rest["ends"] is None:
+        return None
     begins, ends = (rest[name] / linear["lr"] for name in ("begins", "ends"))
     said = f"; the reduced equations, with no free constant, say {_rest(predicted, linear['lr'])}" if predicted else ""
     return (
