@@ -92,6 +92,7 @@ def build(output: Path, model: Path | None, run: bool) -> None:
     if done.returncode:
         said = (done.stdout + done.stderr).decode().split("Traceback")[0]
         raise SystemExit(f"{said}the site has {said.count('Warning:')} fault(s), named above; pages are in {pages}")
+    (work / "html" / "404.html").unlink()  # a server's, whose links lead nowhere from a disk
     shutil.rmtree(output, ignore_errors=True)
     (work / "html").rename(output)
 

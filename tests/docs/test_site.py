@@ -35,10 +35,25 @@ def site(make: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path
 @needs_zensical
 def test_every_page_is_there_and_in_the_menu(site: Path) -> None:
     menu = set(re.findall(r'href="(?:\./)?([^"#/:]+\.html)"', (site / "index.html").read_text()))
-    pages = {path.name for path in site.glob("*.html")} - {"404.html", "explorer.html"}
+    pages = {path.name for path in site.glob("*.html")} - {"explorer.html"}
     assert pages <= menu
     for path in (ROOT / "docs").glob("*.md"):
         assert path.with_suffix(".html").name in pages
+
+
+@needs_zensical
+def test_nothing_of_the_text_is_taken_for_markup(site: Path) -> None:
+    """Lists without an empty line before them, names between angle brackets, and the like."""
+    known_tags = "span td code tr p li a mi div strong mo h1 h2 h3 h4 h5 h6 pre ul mrow th math em table thead tbody mn"
+    known_tags += " msub msup small article msubsup mspace mover mtext munder ol mtd mfrac mtr summary details msqrt"
+    known_tags += " munderover mtable img iframe hr br blockquote mstyle"
+    for path in site.glob("*.html"):
+        if path.name == "explorer.html":
+            continue
+        (article,) = re.findall(r"<article.*?</article>", path.read_text(), re.DOTALL)
+        assert set(re.findall(r"<([a-z]+\d?)", article)) <= set(known_tags.split()), path.name
+        text = re.sub(r"<(pre|code|math)\b.*?</\1>", "", article, flags=re.DOTALL)
+        assert not re.search(r"\*\*\S|`|\]\(|^\s*\|.*\|", re.sub(r"<[^>]+>", "", text), re.MULTILINE), path.name
 
 
 @needs_zensical
