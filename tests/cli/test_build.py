@@ -46,6 +46,22 @@ def test_a_file_becomes_a_model_that_answers(files: Path, run: Run) -> None:
     assert answer(run, "s4", "r1") == "a4"
 
 
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([f"s{i // 2},r,a{i}" for i in range(8)], "how many the facts need is not known"),
+        ([f"s{i // 2},r,a{i % 2 * (1 + i)}" for i in range(8)], "right in 100.0000% of the facts"),
+    ],
+)
+def test_no_bits_are_needed_only_where_one_answer_is_enough(files: Path, run: Run, rows: list[str], said: str) -> None:
+    """Two right answers for each subject: the lower bound is zero, and a constant is right in all of them or in one."""
+    (files / "two.csv").write_text("\n".join(["subject,relation,answer", *rows]) + "\n")
+    code, out, err = run("build", "two.csv", "--on-conflict", "all", "--recipe", "values", "-o", "m.safetensors")
+    assert code == 0, err
+    assert said in " ".join(out.split())
+    assert "bits of facts per parameter" not in out
+
+
 def test_the_embeddings_are_stated_and_may_be_left_out(files: Path, run: Run) -> None:
     arguments = ("build", "facts.csv", "--recipe", "values", "--seed", "3")
     whole = json.loads(run(*arguments, "-o", "m.safetensors", "--json")[1])

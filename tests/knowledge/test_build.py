@@ -20,7 +20,7 @@ from facthold.construct.dimensions import gate_sight, seen_by
 from facthold.facts.problem import SEQUENCE
 from facthold.facts.table import FactTable, random_table
 from facthold.knowledge.build import FRESH, build
-from facthold.measure.bits import table_bits
+from facthold.measure.bits import constant_recall, table_bits
 from facthold.measure.fact_recall import fact_margins
 from facthold.models.judge import judge_table
 from facthold.models.memory import MLPMemory
@@ -346,6 +346,12 @@ def test_facts_with_several_right_answers_need_no_bits() -> None:
     assert table_bits(more) == pytest.approx(math.log2(6))
     all_of_them = FactTable.from_rows([*rows, *((s, q, "x") for s, q, _ in rows)], on_conflict="all")
     assert table_bits(all_of_them) == 0.0
+
+
+def test_one_answer_for_each_relation_is_right_as_often_as_its_most_common_one() -> None:
+    rows = [("x", "r", "a"), ("y", "r", "a"), ("z", "r", "b"), ("x", "q", "b"), ("y", "q", "c")]
+    assert constant_recall(FactTable.from_rows(rows)) == pytest.approx(3 / 5)
+    assert constant_recall(FactTable.from_rows([*rows, ("z", "r", "a")], on_conflict="all")) == pytest.approx(4 / 5)
 
 
 @pytest.mark.parametrize("wrong", [1, 2, 3])

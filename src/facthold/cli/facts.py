@@ -152,6 +152,7 @@ def build(
     writable_file(output, OF_FACTS)
     from facthold.knowledge.build import build as build_model
     from facthold.knowledge.build import check_wish
+    from facthold.measure.bits import constant_recall
     from facthold.models.saving import write_model
 
     table, p = read_facts(file, on_conflict or "error")
@@ -173,7 +174,8 @@ def build(
         "smallest_margin": report.smallest_margin, "d": made.d, "H": made.H, "d_h": made.d_h, "m": made.m,
         "n_params": built.n_params, "parameter_bits": bits, "n_embeddings": built.n_embeddings,
         "facts_per_param": report.recall * len(table) / built.n_params,
-        "table_bits": report.bits, "bits_per_param": report.bits / built.n_params,
+        "table_bits": report.bits, "constant_recall": constant_recall(table),
+        "bits_per_param": report.bits / built.n_params if report.bits else None,
         "times_lower_bound": bits / report.bits if report.bits else None, "seconds": report.seconds,
         "widths": [vars(width) for width in report.widths],
     }  # fmt: skip
@@ -200,6 +202,18 @@ def _say_time(table: FactTable, recipe: str, accuracy: float) -> None:
     messages.print(f"by {name} this takes about {times_text(times[name])} here; {quicker}{kept}", markup=False)
 
 
+def _needed(a: dict[str, Any]) -> str:
+    """How many bits the facts need: where the bound is zero, whether that is because none are needed."""
+    if a["table_bits"]:
+        return (
+            f" for facts that need {a['table_bits']:,.0f}: {a['times_lower_bound']:.3g} times the lower bound, "
+            f"{a['bits_per_param']:.3g} bits of facts per parameter"
+        )
+    if a["recall"] <= a["constant_recall"]:
+        return f"; none are needed: one answer for each relation is right in {a['constant_recall']:.4%} of the facts"
+    return "; how many the facts need is not known: the lower bound counts neither several answers nor wrong ones well"
+
+
 def _say_built(a: dict[str, Any], seed: int) -> None:
     over = "over the whole vocabulary" if a["variant"] == "text" else "among the answers"
     paragraph(f"{a['recall']:.4%} of {count(a['facts'], 'fact')} recalled {over}, by {a['recipe']}")
@@ -207,13 +221,11 @@ def _say_built(a: dict[str, Any], seed: int) -> None:
     noise = f"with noise from {count(a['n_noise'], 'token')}" if a["T"] > 3 else "without noise"
     paragraph(f"in prompts {noise}{other}")
     say_table(a)
-    bound = f"{a['times_lower_bound']:.3g} times the lower bound" if a["times_lower_bound"] else "no bits are needed"
     paragraph(
         f"{a['n_params']} parameters (d={a['d']}, H={a['H']}, d_h={a['d_h']}, m={a['m']}), "
         f"{a['facts_per_param']:.3g} recalled facts per parameter; smallest margin {a['smallest_margin']:.3g}\n"
         f"embeddings, beside the parameters: {a['n_embeddings']:,} random numbers of seed {a['seed']}\n"
-        f"{a['parameter_bits']:,} bits in float32 for facts that need {a['table_bits']:,.0f}: {bound}, "
-        f"{a['bits_per_param']:.3g} bits of facts per parameter"
+        f"{a['parameter_bits']:,} bits in float32{_needed(a)}"
     )
     for w in a["widths"]:
         tried = ", ".join(f"{m} ({share:.2%})" for m, share in w["tries"])
