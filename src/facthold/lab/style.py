@@ -82,12 +82,13 @@ def _plain_ticks(axis: "Axis") -> None:
     """Of a logarithmic axis that nobody has given ticks."""
     from matplotlib.ticker import FuncFormatter, LogFormatterSciNotation, LogLocator, NullFormatter
 
-    if axis.get_scale() != "log" or type(axis.get_major_formatter()) is not LogFormatterSciNotation:
+    if axis.get_scale() != "log" or type(axis.get_minor_formatter()) is not LogFormatterSciNotation:
         return
     low, high = sorted(axis.get_view_interval())
     if 0 < high < 100 * low:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
+    if type(axis.get_major_formatter()) is LogFormatterSciNotation:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: tick(value)))
     axis.set_minor_formatter(NullFormatter())
 
 

@@ -149,7 +149,7 @@ def plot_ratio(axes: "style.Axes", balanced: Sequence[Pair], random: Sequence[Pa
         lengths = [(r["S"] / r["R"], reached(r, "hallucination")) for r in rows]
         style.points(axes, [xy for xy in lengths if math.isfinite(xy[1])], number, label=label, **look)
     if axes.lines:
-        style.loglog(axes, "length of the plateau\nby subjects per relation", "S / R", TIME)
+        style.loglog(axes, "length of the plateau\nby subjects per relation", "S / R, subjects per relation", TIME)
     else:
         axes.set(title="no curve rests at the relation's level")
     if ours:
@@ -197,7 +197,9 @@ def plot_order(axes: "style.Axes", rows: Sequence[Values]) -> None:
     R = np.geomspace(1.8, 1.2 * max(r["R"] for r in rows), 200)
     axes.plot(R, R * np.sqrt((D - 1) / (R - 1)), color="black", linewidth=1.2, label=r"$S^2 (R-1) = R^2 (D-1)$")
     style.guide(axes, R, 8 * R * math.sqrt(2 * D), r"theorem 6: $S = 8R\sqrt{2D}$")
-    style.loglog(axes, "what is learnt first\n(subjects below the line, relations above)", "R", "S")
+    style.loglog(
+        axes, "what is learnt first\n(subjects below the line, relations above)", "R, relations", "S, subjects"
+    )
     axes.set(ylim=(min(r["S"] for r in rows) / 1.6, 8 * max(r["S"] for r in rows)))
     _corner(axes, rf"D={D}, $\alpha$={alpha(rows[0])}")
     style.legend(axes, fontsize=7.5, loc="upper right")
@@ -213,7 +215,9 @@ def plot_marginal(axes: "style.Axes", rows: Sequence[Values]) -> None:
         axes.plot([r["S"] for r in pulled], times, color=style.COLOURS[i], linewidth=1, alpha=0.7)
     R, D = rows[0]["R"], rows[0]["D"]
     axes.axvline(R * (D - 1), **style.GUIDE, label="S = R (D - 1)")
-    style.loglog(axes, "random tables: when $W_{KQ}$ passes 0.1\n(lines: by the first rates alone)", "S", "time")
+    style.loglog(
+        axes, "random tables: when $W_{KQ}$ passes 0.1\n(lines: by the first rates alone)", "S, subjects", "time"
+    )
     axes.set(ylim=(None, 3 * max(t for r in rows for t in r["left"].values() if t is not None)))
     _corner(axes, f"R={R}, D={D}, {rows[0]['n_noise']} noise tokens")
     style.legend(axes)

@@ -90,7 +90,7 @@ def _landscape(axes: "Axes", rows: Sequence[Values]) -> None:
     for i, (eta, path) in enumerate(zip(r["step_sizes"], r["w"], strict=True)):
         axes.plot(*np.array(path).T, "-", **style.mark(i) | {"marker": "o"}, markersize=2.5, linewidth=0.9,
                   label=f"step {eta:g}")  # fmt: skip
-    axes.set(title=f"loss over w, correlation {c:g}", xlabel="$w_1$", ylabel="$w_2$")
+    axes.set(title=f"loss over w, correlation {c:g}", xlabel="first number of w, $w_1$", ylabel="second, $w_2$")
     style.legend(axes, frameon=True)
 
 
@@ -212,5 +212,5 @@ def _crowd(axes: "Axes", rows: Sequence[Values]) -> None:
         label = "from the best memory" if name == "best" else "from zero"
         axes.plot(*path.T, "o-", color=style.COLOURS[1 + i], markersize=3, linewidth=1.2, label=label)
     axes.plot(*least, "*", color="#222222", markersize=11, label="least cross entropy")
-    axes.set(title=f"N = {r['N']}, darker: less is right", xlabel="$w_1$", ylabel="$w_2$")
+    axes.set(title=f"N = {r['N']}, darker: less is right", xlabel="first number of w, $w_1$", ylabel="second, $w_2$")
     style.legend(axes, frameon=True)

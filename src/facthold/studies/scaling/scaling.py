@@ -198,7 +198,11 @@ def _moving(axes: "style.Axes", rows: Sequence[Values], laws: dict[str, float], 
             exact = slopes([(d, mean) for d, (mean, _) in sorted(expected(rows, name, N, "d").items())])
             style.guide(axes, [d for d, _ in exact], [slope for _, slope in exact], "", color=_colour(name))
         axes.axhline(law, color=_colour(name), linewidth=0.8, linestyle=":")
-    axes.set(title="exponents between neighbours (dotted: the law)", xlabel="d", ylabel="exponent of the error")
+    axes.set(
+        title="exponents between neighbours (dotted: the law)",
+        xlabel="d, dimension of the embeddings",
+        ylabel="exponent of the error",
+    )
     style.doubling(axes)
     style.frame(axes)
 
