@@ -150,6 +150,14 @@ def test_logarithmic_axes_without_ticks_of_their_own_get_plain_ones(most: float,
     assert axes.xaxis.get_major_formatter().format_ticks(ticks) == words
 
 
+def test_sizes_that_double_keep_their_ticks() -> None:
+    canvas, (axes,) = style.panels(1)
+    axes.plot([16, 64], [1, 2])
+    style.doubling(axes)
+    style.settle(canvas)
+    assert {16, 32, 64} <= set(axes.get_xticks()) < {2.0**i for i in range(12)}
+
+
 def test_a_panel_in_which_nothing_was_measured_has_no_axes() -> None:
     canvas, (left, right) = style.panels(2)
     left.axhline(1, **style.GUIDE)

@@ -80,9 +80,10 @@ def settle(canvas: "Canvas") -> None:
 
 def _plain_ticks(axis: "Axis") -> None:
     """Of a logarithmic axis that nobody has given ticks."""
-    from matplotlib.ticker import FuncFormatter, LogFormatterSciNotation, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogFormatterSciNotation, LogLocator, NullFormatter, NullLocator
 
-    if axis.get_scale() != "log" or type(axis.get_minor_formatter()) is not LogFormatterSciNotation:
+    named = type(axis.get_minor_formatter()) is LogFormatterSciNotation
+    if axis.get_scale() != "log" or not named or isinstance(axis.get_minor_locator(), NullLocator):
         return
     low, high = sorted(axis.get_view_interval())
     if 0 < high < 100 * low:
