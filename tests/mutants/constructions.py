@@ -425,6 +425,14 @@ BEYOND = (
         tests=("construct/test_sums.py::test_with_two_of_a_kind_a_circle_is_exactly_what_stands_against_sums",),
         recipes=("values", "attention"),
     ),
+    Mutant(
+        "sums: what is no circle is held",
+        "construct/sums.py",
+        "    return _solved(i, right, wrong) if len(i) else Decision(None)",
+        "    return Decision(None)",
+        tests=("construct/test_sums.py::test_three_relations_can_contradict_where_no_two_do",),
+        recipes=("values", "attention"),
+    ),
 )
 
 TRAINING = (
