@@ -87,4 +87,18 @@ MUTANTS = (
         claims=("equal-weights-best@quick",),
         tests=(REALISED,),
     ),
+    Mutant(
+        "optimisers: the engine's Adam has an epsilon d times as large",
+        "train/streams.py",
+        "lambda c, _, gradient: (gradient,)",
+        "lambda c, _, gradient: (c * gradient,)",
+        tests=(STUDY + "::test_adam_of_the_engine_is_that_of_a_plain_loop",),
+    ),
+    Mutant(
+        "optimisers: q in trained embeddings has the start in it",
+        "studies/scaling/optimised.py",
+        "W - worlds.W_0[i // len(self.lrs)]",
+        "W",
+        tests=(STUDY + "::test_the_scheme_of_trained_embeddings_is_that_of_a_plain_loop",),
+    ),
 )

@@ -86,4 +86,18 @@ MUTANTS = (
         tests=(THEORY,),
         stored=DRAWN,
     ),
+    Mutant(
+        "schemes, many outputs: sums of other tokens count as if d were 1",
+        "theory/schemes.py",
+        "(math.sqrt(d) * b * (a - a_c)",
+        "(b * (a - a_c)",
+        tests=(THEORY,),
+    ),
+    Mutant(
+        "schemes, many outputs: each output is a rival of its own",
+        "theory/schemes.py",
+        "np.where(self.foremost == c[:, None], -np.inf, h)",
+        "np.where(self.foremost == -1, -np.inf, h)",
+        tests=(THEORY,),
+    ),
 )
