@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = [path for path in PAGES if path.name.startswith("tutorial-")]
 SLOW = {"tutorial-figure.md", "context.md", "export.md", "oscillations.md", "sweeps.md", "tour.md"}
+ELSEWHERE = {"sharp.md": "studies/memories/test_sharp.py"}
+"""Pages whose Python takes minutes: a test that stands there runs it at a small size."""
 ROWS = [row for row in known.ROWS if row[0] != "South Africa"]  # which has two capitals
 PLACEHOLDERS = {"COMMAND", "ID", "..."}
 
@@ -68,7 +70,11 @@ def with_memories() -> CausalTransformer:
 
 @pytest.mark.parametrize(
     "path",
-    [pytest.param(path, marks=pytest.mark.slow if path.name in SLOW else ()) for path in PAGES if python(path)],
+    [
+        pytest.param(path, marks=pytest.mark.slow if path.name in SLOW else ())
+        for path in PAGES
+        if python(path) and path.name not in ELSEWHERE
+    ],
     ids=lambda path: path.name,
 )
 def test_python_runs_as_it_stands(
@@ -125,6 +131,11 @@ def test_the_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
             main(words)
         assert not ended.value.code, line
     assert (tmp_path / "page.html").exists()
+
+
+def test_what_takes_minutes_is_run_elsewhere() -> None:
+    for page, test in ELSEWHERE.items():
+        assert f'"{page}"' in (ROOT / "tests" / test).read_text()
 
 
 def test_every_tutorial_has_code_that_can_fail() -> None:
