@@ -104,6 +104,25 @@ def test_blocks_are_judged_side_by_side_with_the_same_digits(threads: int, monke
     assert any("side" in name for name in names) == (threads > 1)
 
 
+@pytest.mark.parametrize("columns", [1, 5, 1000])
+def test_some_outputs_at_a_time_are_all_of_them(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For few rivals and for many, with and without a right answer; probabilities are those of the whole softmax."""
+    model, problem = known.countries("vocabulary")
+    forward, tokens = Forward.of(model, problem), table_prompts(problem)[0]
+    F, rows = forward.states(tokens).F, np.arange(len(problem.table))
+    rows[::3] = NONE
+    monkeypatch.setattr(judging, "COLUMNS", columns)
+    scores = F @ problem.U.T.astype(np.float64)
+    share = np.exp(scores - scores.max(axis=1, keepdims=True)).sum(axis=1)
+    for k in (3, 9):
+        found = contest(forward.U, F, *right_answers(problem.table, rows), k, probabilities=True)
+        np.testing.assert_allclose(found.probability, 1 / share, rtol=1e-4)
+        for i, row in enumerate(rows):
+            rivals = scores[i].copy()
+            rivals[[] if row == NONE else list(problem.table.right(row))] = -np.inf
+            np.testing.assert_allclose(found.against[i], np.sort(rivals)[::-1][:k], rtol=1e-9)
+
+
 def test_an_error_in_one_of_many_parts_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         runtime.side_by_side(lambda x: 1 / x, [2, 1, 0, 1])

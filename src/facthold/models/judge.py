@@ -20,6 +20,7 @@ from facthold.models.forward import Embeddings, Forward, Tokens, Vectors, blocks
 from facthold.models.transformer import Transformer
 
 NONE = -1  # where there is no such output or no such row
+COLUMNS = 1 << 13  # outputs whose scores are held at once, where questions are many
 FEWEST = 64  # questions that are multiplied with U at once: fewer would read U again for each few of them
 ROUNDING = 1e-9  # of |F|: far above that of float64 in a score
 CANDIDATES = 3  # rivals that are scored again in float64: the last of them bounds what all others may have
@@ -154,16 +155,14 @@ def _contest(
     """Of questions whose scores are held at once. ``longest``: the norm of the longest row of U."""
     # each row is divided by its size, so that no score is out of float32's range
     scale = np.maximum(np.abs(F).max(axis=1, initial=0, keepdims=True), np.finfo(np.float64).tiny)
-    scores = (F / scale).astype(np.float32) @ U.T
-    probability = _highest_share(scores, scale) if probabilities else np.full(len(F), np.nan)
+    numbers = (F / scale).astype(np.float32)
+    top, probability = _first(U, numbers, asked, answers, max(k, CANDIDATES), scale if probabilities else None)
     of_answers = _scored(F[asked], U, answers[:, None])[:, 0]
     own = np.full(len(F), -np.inf)
     np.maximum.at(own, asked, of_answers)
     right = np.full(len(F), NONE, np.int64)
     first = of_answers == own[asked]
     right[asked[first]] = answers[first]
-    scores[asked, answers] = -np.inf
-    top = _top(scores, max(k, CANDIDATES))
     against = _scored(F, U, top)
     if top.shape[1] < len(U):
         # Whatever is not among them has at most the float32 score of the last, which is at most (d + 2) eps |F| |u|
@@ -173,7 +172,7 @@ def _contest(
         if len(open_):
             exact, ours = F[open_] @ U.astype(np.float64).T, np.isin(asked, open_)
             exact[np.searchsorted(open_, asked[ours]), answers[ours]] = -np.inf
-            top[open_] = _top(exact, top.shape[1])
+            top[open_] = _top(exact, top.shape[1])[0]
             against[open_] = _scored(F[open_], U, top[open_])
     offered = len(U) - np.bincount(asked, minlength=len(F))
     against[np.arange(top.shape[1]) >= offered[:, None]] = -np.inf
@@ -183,23 +182,50 @@ def _contest(
     return Contest(right, own, probability, np.pad(top, short), np.pad(against, short, constant_values=-np.inf))
 
 
+def _first(
+    U: Embeddings, F: Float[np.ndarray, "n d"], asked: Pairs, answers: Pairs, k: int,
+    scale: Float[np.ndarray, "n 1"] | None,
+) -> tuple[Int[np.ndarray, "n k"], Float[np.ndarray, " n"]]:  # fmt: skip
+    """The k outputs with the largest scores that are not right, in float32; and with ``scale`` the softmax of all
+    scores times it, at the largest. Some outputs at a time, so that their scores stay in the cache."""
+    found, highest, total = [], np.full((len(F), 1), -np.inf, np.float32), np.zeros((len(F), 1))
+    for first in range(0, max(len(U), 1), COLUMNS):
+        scores = F @ U[first : first + COLUMNS].T
+        if scale is not None:
+            before, highest = highest, np.maximum(highest, scores.max(axis=1, initial=-np.inf, keepdims=True))
+            above = (scores - highest) * scale.astype(np.float32)
+            total *= np.exp((before - highest) * scale) if first else 0
+            total += np.exp(above, out=above).sum(axis=1, dtype=np.float64, keepdims=True)
+        here = (first <= answers) & (answers < first + COLUMNS)
+        scores[asked[here], answers[here] - first] = -np.inf
+        at, values = _top(scores, k)
+        found.append((first + at, values))
+    outputs, values = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
+    order = np.argsort(-values, axis=1, kind="stable")[:, :k]
+    share = np.full(len(F), np.nan) if scale is None else 1 / total[:, 0]
+    return np.take_along_axis(outputs, order, axis=1), share
+
+
 def _scored(F: Vectors, U: Embeddings, outputs: Int[np.ndarray, "n k"]) -> PerRival:
     """Some outputs' scores in float64, each summed in the same order: equal embeddings have equal scores."""
     return (F[:, None] * U[outputs]).sum(axis=2, dtype=np.float64)
 
 
-def _top(scores: Scores, k: int) -> Int[np.ndarray, "n k"]:
-    """The k outputs with the largest scores, largest first. For few of them some passes beat a sort."""
+def _top(scores: Scores, k: int) -> tuple[Int[np.ndarray, "n k"], Float[np.ndarray, "n k"]]:
+    """The k outputs with the largest scores, largest first, and these. For few of them some passes, which overwrite the
+    scores, beat a sort."""
     k = min(k, scores.shape[1])
     if k > 4:
         top = np.argpartition(-scores, k - 1, axis=1)[:, :k]
         order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1, kind="stable")
-        return np.take_along_axis(top, order, axis=1)
-    top = np.empty((len(scores), k), np.int64)
+        top = np.take_along_axis(top, order, axis=1)
+        return top, np.take_along_axis(scores, top, axis=1)
+    rows, top, values = np.arange(len(scores)), np.empty((len(scores), k), np.int64), np.empty_like(scores[:, :k])
     for i in range(k):
         top[:, i] = scores.argmax(axis=1)
-        scores[np.arange(len(scores)), top[:, i]] = -np.inf
-    return top
+        values[:, i] = scores[rows, top[:, i]]
+        scores[rows, top[:, i]] = -np.inf
+    return top, values
 
 
 def verdicts(c: Contest) -> Verdicts:
@@ -209,10 +235,3 @@ def verdicts(c: Contest) -> Verdicts:
     rival, against = (np.where(unknown, pair[:, 1], pair[:, 0]) for pair in (c.rivals, c.against))
     margin = np.where(np.isfinite(against), own - against, np.inf)
     return Verdicts(said, c.right, np.where(np.isfinite(against), rival, NONE), margin, c.probability)
-
-
-def _highest_share(scores: Scores, scale: Float[np.ndarray, "n 1"]) -> Float[np.ndarray, " n"]:
-    """The softmax of the scores times their scale, at the largest."""
-    above = scores - scores.max(axis=1, initial=-np.inf, keepdims=True)
-    above *= scale.astype(np.float32)
-    return 1 / np.exp(above, out=above).sum(axis=1, dtype=np.float64)
