@@ -119,7 +119,7 @@ def test_some_outputs_at_a_time_are_all_of_them(columns: int, monkeypatch: pytes
         np.testing.assert_allclose(found.probability, 1 / share, rtol=1e-4)
         for i, row in enumerate(rows):
             rivals = scores[i].copy()
-            rivals[[] if row == NONE else list(problem.table.right(row))] = -np.inf
+            rivals[[] if row == NONE else list(problem.table.right(int(row)))] = -np.inf
             np.testing.assert_allclose(found.against[i], np.sort(rivals)[::-1][:k], rtol=1e-9)
 
 
