@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 NOT_MEASURED: tuple[str, ...] = ()
 """Claims and quoted figures that have not been measured at preset quick yet: the page names them, and the README does
 not say what they say."""
-OLD_WORDS: tuple[str, ...] = ("task", "efficiency")
+OLD_WORDS: tuple[str, ...] = ("efficiency",)
 """Quoted figures whose code says more than their notes of the last run: `make findings` draws them again."""
 KINDS = ("outer products", "solved", "trained")  # of heads
 QUOTED = (
