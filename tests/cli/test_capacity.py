@@ -55,7 +55,7 @@ def test_the_facts_in_a_transformer_are_found_and_kept(folder: Path, run: Run) -
 MEMORY = [
     ("--accuracy 2", "--accuracy 2.0 must be above 0 and at most 1"),
     ("--seeds 0", "--seeds 0 must be at least 1"),
-    ("--recipe layerwise", "-m 0: layerwise needs"),
+    ("--recipe layerwise", "layerwise has a width to choose: give -m"),
     ("--recipe selected", "--recipe selected has no such search; `facthold plan` says"),
     ("--recipe magic", "unknown recipe 'magic'"),
     ("--tolerance -1", "--tolerance -1"),

@@ -105,7 +105,7 @@ def test_problems_of_one_seed_are_nested() -> None:
         ({"d": 0}, "d=0"),
         ({"d": 8, "m": 4}, "takes no m"),
         ({"method": "low-rank", "d": 8, "m": 16}, "m=16 is above d=8"),
-        ({"method": "convex-readout", "d": 8}, "m=0"),
+        ({"method": "convex-readout", "d": 8}, "convex-readout has a width to choose: give m"),
         ({"d": 8, "map": "idendity"}, "did you mean 'identity'"),
         ({"d": 8, "embeddings": "ball"}, "unknown embeddings"),
         ({"d": 8, "goal": 1.5}, "goal=1.5"),

@@ -218,8 +218,8 @@ ASK = (
     Mutant(
         "judge: right answers are rivals too",
         "models/judge.py",
-        "    scores[asked, answers] = -np.inf\n    top",
-        "    scores[asked[:1], answers[:1]] = -np.inf\n    top",
+        "        scores[asked[here], answers[here] - first] = -np.inf\n",
+        "        scores[asked[here][:1], answers[here][:1] - first] = -np.inf\n",
         tests=(f"{EYE}margins_and_answers_are_those_of_the_eye[several answers]",),
     ),
     Mutant(

@@ -65,17 +65,17 @@ def settle(canvas: "Canvas") -> None:
     """Panels in which nothing is above zero have no logarithm: they get an axis all the same, and say so. Panels in
     which nothing was measured have no axes, and say so too. Numbers at all ticks are written in one way."""
     for axes in canvas.axes:
-        if axes.axison and _is_empty(axes):
-            axes.set_axis_off()
-            axes.text(0.5, 0.5, "not measured at these sizes", transform=axes.transAxes, ha="center", color="#777777")
-            continue
+        empty = axes.axison and _is_empty(axes)
         for axis in (axes.xaxis, axes.yaxis):
             _plain_ticks(axis)
             low, high = sorted(axis.get_data_interval())
             if axis.get_scale() == "log" and not (np.isfinite([low, high]).all() and high > 0):
-                axis.set_view_interval(1, 10, ignore=True)
-                if not axes.texts:
+                axis.set_view_interval(1, 10, ignore=True)  # an axis that is off has ticks looked for, too
+                if not axes.texts and not empty:
                     axes.text(0.5, 0.5, "nothing above zero", transform=axes.transAxes, ha="center", color="#777777")
+        if empty:
+            axes.set_axis_off()
+            axes.text(0.5, 0.5, "not measured at these sizes", transform=axes.transAxes, ha="center", color="#777777")
 
 
 def _plain_ticks(axis: "Axis") -> None:

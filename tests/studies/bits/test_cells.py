@@ -60,7 +60,7 @@ def test_recall_at_the_fewest_bits_can_be_had_again(results: dict[str, Any]) -> 
     [
         (lambda: MemoryBits(method="nothing", d=8), "nothing"),
         (lambda: MemoryBits(method="outer-product", d=8, m=4), "m=4"),
-        (lambda: MemoryBits(method="layerwise", d=8), "m=0"),
+        (lambda: MemoryBits(method="layerwise", d=8), "layerwise has a width to choose: give m"),
         (lambda: MemoryBits(method="layerwise", d=8, m=8, reading="signs"), "layerwise"),
         (lambda: MemoryBits(method="outer-product", d=8, reading="eyes"), "eyes"),
         (lambda: MemoryBits(method="outer-product", d=8, loads=()), "loads"),
